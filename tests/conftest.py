@@ -2,8 +2,7 @@
 
 pytest's option --hypothesis-profile chooses. The first two draw the same examples in each run, so that a failure is the
 change's own; `explore` draws others each time. No deadline per example: the machine may be busy. Also what all tests
-share: a collection of tests that the garbage collector does not slow down, no fsync, and a fixture for those that call
-the `main` of a program.
+share: a collection of tests that the garbage collector does not slow down, no fsync, and logging as it was before.
 """
 
 import gc
@@ -30,9 +29,9 @@ def pytest_collection() -> Iterator[None]:
     gc.enable()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
-    """What `main` sets up is for a process of its own."""
+    """What `main` sets up is for a process of its own: its handler writes to the stderr of one test, later closed."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

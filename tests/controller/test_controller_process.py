@@ -125,7 +125,6 @@ def test_sigterm_ends_it_while_the_api_server_does_not_answer(world: ControllerW
     assert process.process.wait(GRACE_SECONDS) == 0
 
 
-@pytest.mark.usefixtures("own_logging")
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

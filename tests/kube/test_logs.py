@@ -58,7 +58,6 @@ def lines(capsys: pytest.CaptureFixture[str], form: logs.Format, **always: str) 
     return [re.sub(r"\d{4}-\S+Z", "NOW", line) for line in capsys.readouterr().err.splitlines()]
 
 
-@pytest.mark.usefixtures("own_logging")
 def test_text_is_pairs_of_keys_and_values(capsys: pytest.CaptureFixture[str]) -> None:
     first, second, third, *trace = lines(capsys, "text", node="n1")
     assert first == (
@@ -71,7 +70,6 @@ def test_text_is_pairs_of_keys_and_values(capsys: pytest.CaptureFixture[str]) ->
     assert trace[-1] == "ValueError: x=1"
 
 
-@pytest.mark.usefixtures("own_logging")
 def test_json_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     first, second, third = map(json.loads, lines(capsys, "json"))
     known = {"time": "NOW", "level": "info", "logger": "a"}
@@ -89,7 +87,6 @@ def test_each_program_prints_its_version(program: str) -> None:
     assert re.fullmatch(rf"gpuplan-{program} \d+\.\d+\.\d+\S*\n", done.stdout)
 
 
-@pytest.mark.usefixtures("own_logging")
 @pytest.mark.parametrize(("main", "arguments"), [(nodeagent_main, ["--node-name", "n1"]), (controller_main, [])])
 @pytest.mark.parametrize("content", [None, "", "{", "a: b"], ids=["missing", "empty", "no YAML", "no kubeconfig"])
 def test_without_a_usable_kubeconfig_a_program_ends_with_a_sentence(  # noqa: PLR0917

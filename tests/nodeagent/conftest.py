@@ -8,6 +8,7 @@ import pytest
 from partitioning.models import GpuModel, model_for_product
 from sandbox.driver.machine import GpuOptions
 from sandbox.driver.state import Quirks
+from tests.nodeagent.lanes import ended
 from tests.nodeagent.world import World
 
 MakeWorld = Callable[..., World]
@@ -36,6 +37,8 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
 
     yield make
     for world in reversed(made):
+        for driver in world.threaded:
+            ended(driver)
         world.undo()
 
 

@@ -71,6 +71,7 @@ class World(ApiMemory, PodsMemory):
         """From the next `restart` on, as are the others."""
         self.driver_timeout_seconds = 0.0
         """Above zero the agent's driver calls have threads and this deadline, from the next `restart` on."""
+        self.threaded: list[ThreadedDriver] = []
         self.restart()
 
     def restart(self) -> None:
@@ -83,6 +84,7 @@ class World(ApiMemory, PodsMemory):
         driver: GpuDriver = self.driver
         if self.driver_timeout_seconds:
             driver = ThreadedDriver(driver, timeout_seconds=self.driver_timeout_seconds, clock=self.clock)
+            self.threaded.append(driver)
         self.cache = NodeCache(PodBook(clock=self.clock, slack_seconds=30.0), wake=lambda: None)
         self.latest_plan, self.latest_node = self.cache.plan, self.cache.node
         self.agents_driver = driver

@@ -22,6 +22,7 @@ from nodeagent.hardware.driver import (
 from nodeagent.hardware.driver_thread import COOL_DOWN_SECONDS, Hanging, ThreadedDriver
 from partitioning.layouts import Instance
 from tests.clock import Clock
+from tests.nodeagent.lanes import ended
 
 PLACED = Instance(start=4, size=4, profile="3g.40gb")
 GPUS = 3
@@ -36,6 +37,7 @@ class GatedDriver(GpuDriver):
         self.running: defaultdict[int | str, int] = defaultdict(int)
         self.most_running: dict[int | str, int] = {}
         self.gone: DriverGoneError | None = None
+        self.users: list[ThreadedDriver] = []
 
     def shut(self, of: int | str) -> None:
         self.gates[of] = threading.Event()
@@ -94,10 +96,13 @@ def gated() -> Iterator[GatedDriver]:
     yield driver
     for gate in driver.gates.values():
         gate.set()
+    for user in driver.users:
+        ended(user)
 
 
 def threaded(gated: GatedDriver, clock: Clock | None = None) -> ThreadedDriver:
-    return ThreadedDriver(gated, timeout_seconds=0.2, clock=clock or Clock())
+    gated.users.append(ThreadedDriver(gated, timeout_seconds=0.2, clock=clock or Clock()))
+    return gated.users[-1]
 
 
 def problems(driver: ThreadedDriver) -> list[int]:

@@ -3,8 +3,9 @@
 A plugin that registers again before the kubelet has seen the end of its old stream loses the new one, and never learns
 of it. Takes one moment of a node whose plugin has loaded its config; returns a stage while the registration may be
 lost, and signals the plugin once that is proved: the kubelet has dropped the resource, so that the Node's capacity,
-which counts Unhealthy devices too, is 0. Must never signal a plugin whose devices are Unhealthy, for a signal would
-make them look healthy, nor one that was confirmed since it started, nor while anything is, or may be, in use.
+which counts Unhealthy devices too, is 0, and the kubelet wrote that when it must have known of a plugin that it has
+registered. Must never signal a plugin whose devices are Unhealthy, for a signal would make them look healthy, nor one
+that was confirmed since it started, nor while anything is, or may be, in use.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,8 @@ from nodeagent.observed.pods import NodePod
 TAINT_SECONDS = 3.0
 """Pods that the scheduler was about to bind are bound, and in our watch, after that."""
 DROPPED_SECONDS = 30.0
-"""Three of the kubelet's status ticks: a capacity of 0 is not one from before the plugin registered."""
+"""Three of the kubelet's status ticks: a capacity of 0 that it writes so long after the plugin began to serve, and that
+we see for so long, is not one from before it registered. The time of a write is the node's, which people may set."""
 ALLOWED_SECONDS = 390.0
 """The kubelet counts the devices of a plugin that is gone for 300 s; then ticks, and the time to be sure."""
 Place = tuple[str, str]
@@ -61,15 +63,15 @@ class LostRegistration:
     def _attempt(self, now: Moment, place: Place, served_ns: int) -> str:
         """Signal the plugin if everything is proved; returns why nothing more is tried."""
         since = self._since.setdefault(place, self._clock())
+        # A kubelet that does not reach the API server may have registered it since.
+        written = now.node.reported_at >= served_ns / 1e9 + DROPPED_SECONDS
         if self._clock() - since >= ALLOWED_SECONDS:
-            if now.dropped:
-                return "it has lost the registration, and the plugin could not be signalled in time: delete the pod"
-            return "it still counts them, so they are Unhealthy: read the log of the pod"
+            return _too_late(now, written=written)
         if now.dropped:
             self._guard.close(now.node)  # until then its GPUs draw no pod, and other pods may come
         closed = now.node.changing and self._ages.seconds("closed to heal", *place) >= TAINT_SECONDS
         dropped = now.dropped and self._ages.seconds("dropped", str(served_ns)) >= DROPPED_SECONDS
-        if not (closed and dropped):
+        if not (closed and dropped and written):
             return ""
         if self._signals.sent(*place) >= SIGNALS:
             return f"it has lost the registration, and {SIGNALS} signals had no effect: delete the pod"
@@ -77,3 +79,14 @@ class LostRegistration:
             return f"it has lost the registration, and {why}: delete the pod"
         del self._since[place]
         return ""
+
+
+def _too_late(now: Moment, *, written: bool) -> str:
+    if not now.dropped:
+        return "it still counts them, so they are Unhealthy: read the log of the pod"
+    if written:
+        return "it has lost the registration, and the plugin could not be signalled in time: delete the pod"
+    return (
+        "whether it has lost the registration is not known, for the kubelet has not written the Node since the plugin "
+        "began to serve: check that the kubelet reaches the API server, then delete the pod"
+    )

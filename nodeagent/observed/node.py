@@ -6,6 +6,7 @@ key of a resource that it once had. Writes nothing; `taint` does.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +52,8 @@ class ObservedNode:
     """What NVIDIA's feature discovery says of sharing: its labels, without their prefix."""
     driver_unloads: str = ""
     """The label by which the operator announces that it unloads the driver."""
+    reported_at: int = 0
+    """When the kubelet last wrote the status, in seconds of this node's clock; 0: not known."""
     container_runtime: str = ""
     """Name and version, as `containerd://2.2.9`."""
     kubelet_version: str = ""
@@ -63,7 +66,7 @@ class ObservedNode:
     @property
     def without_version(self) -> "ObservedNode":
         """To distinguish changes from heartbeats."""
-        return replace(self, version="")
+        return replace(self, version="", reported_at=0)
 
 
 def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
@@ -87,9 +90,17 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         mps_daemons=labels.get(LABEL_MPS_DAEMONS) == "true",
         plugin_config=labels.get(CONFIG_LABEL, ""),
         discovered={name: labels[f"nvidia.com/{name}"] for name in SHARING if f"nvidia.com/{name}" in labels},
+        reported_at=_reported_at(status),
         container_runtime=info.get("containerRuntimeVersion", ""),
         kubelet_version=info.get("kubeletVersion", ""),
     )
+
+
+def _reported_at(status: Mapping[str, Any]) -> int:
+    """It writes the status when something in it has changed, and every few minutes."""
+    conditions = status.get("conditions") or ()
+    found = [condition.get("lastHeartbeatTime") for condition in conditions if condition.get("type") == "Ready"]
+    return int(datetime.fromisoformat(found[0]).timestamp()) if found and found[0] else 0
 
 
 def _amounts(raw: Mapping[str, Any] | None) -> dict[str, int]:

@@ -7,8 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
+from kube import apply
 from kube.kubelet_api import deviceplugin_pb2 as api
+from nodeagent.nvidia.registration import DROPPED_SECONDS
+from nodeagent.observed.node import parse_node
 from tests.e2e.kubelet.bench import KubeletSide, container, pod
+from tests.e2e.real_cluster import NODES
 from tests.sandbox.kubelet.fakes import FakePlugin
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
@@ -136,7 +140,8 @@ def test_the_capacity_tells_a_lost_registration_from_unhealthy_devices(bench: Ku
 
     bench.wait_dropped()
     assert bench.numbers(ill.resource) == ("2", "0")
-    assert lost.socket.exists()
+    written = parse_node(apply.get(bench.admin, f"{NODES}/{bench.node.name}")).reported_at
+    assert written >= lost.socket.lstat().st_ctime + DROPPED_SECONDS, "when the kubelet wrote it"
 
 
 def test_the_kubelet_never_redials(bench: KubeletSide) -> None:

@@ -6,11 +6,14 @@ runs with a device fails the test, whatever the kubelet lists.
 """
 
 import itertools
+import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
 
+from kube.timestamps import api_time
 from partitioning.models import GpuModel
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 from sandbox.driver.machine import GpuOptions
@@ -22,6 +25,9 @@ HELM = {"app.kubernetes.io/name": "nvidia-device-plugin"}
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 GRACE_SECONDS = 300.0
 """For so long the kubelet counts the devices of a plugin that is gone."""
+STEP_SECONDS = 5.0
+REPORT_SECONDS = 300.0
+"""A status in which nothing changes the kubelet writes so seldom."""
 PARTS = {"plugin": "nvidia-device-plugin-ctr", "mps": "mps-control-daemon-ctr"}
 
 
@@ -43,6 +49,10 @@ class NvidiaWorld(World):
         self.moves: list[str] = []
         self._gone_at: dict[str, float] = {}
         """By resource, when the kubelet last saw its plugin end."""
+        self._loaded_at = (0.0, 0.0)
+        """When the plugin began to serve, on this world's clock and on the disk's."""
+        self._reported = 0.0
+        """When the kubelet last wrote the Node."""
         self._serial = itertools.count(1)
         super().__init__(path, gpus)
         self.start("plugin")
@@ -103,6 +113,7 @@ class NvidiaWorld(World):
     def load(self, key: str) -> None:
         """The plugin reads its config and serves again."""
         self.loaded = key
+        self._loaded_at = self.clock.now, time.time()
         for path in (self.root / "device-plugins").glob("*.sock"):
             path.unlink()
         self._unregister(WHOLE)
@@ -151,6 +162,20 @@ class NvidiaWorld(World):
 
     def _volumes(self, part: str) -> Path:
         return self.root / "pods" / self.uids[part] / "volumes"
+
+    def tick(self) -> None:
+        """It writes what has changed, and now and then what has not."""
+        before = self.node["status"]
+        super().tick()
+        if before != self.node["status"] or self.clock.now >= self._reported + REPORT_SECONDS:
+            self._reported = self.clock.now
+
+    def _feed(self) -> None:
+        """The node's clock is that of the disk when the plugin began to serve, and since then this world's."""
+        here, disk = self._loaded_at
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": api_time(_utc(disk + self._reported - here))}
+        self.node = {**self.node, "status": {**self.node["status"], "conditions": [ready]}}
+        super()._feed()
 
     def step(self, seconds: float = 0.5) -> None:
         self.plugin.step()
@@ -207,6 +232,24 @@ class NvidiaWorld(World):
     def label(self) -> str:
         return str(self.node["metadata"].get("labels", {}).get(CONFIG_LABEL, ""))
 
+    def pass_by(self, seconds: float) -> set[tuple[str, str]]:
+        """The states that the first GPU was in."""
+        found, end = set(), self.clock.now + seconds
+        while self.clock.now < end:
+            self.run(STEP_SECONDS)
+            found.add(self.found())
+        return found
+
+    def until_lost(self) -> None:
+        """The plugin has its config, and the kubelet does not know it."""
+        self.loses = 1
+        while self.loses:
+            self.run()
+
+    def taints(self) -> int:
+        """How often the node was closed."""
+        return self.effect.done.count("taint True")
+
     def until(self, state: tuple[str, str], seconds: float = 60.0, *, gpu: int = 0, step: float = 0.5) -> None:
         """Passes until this GPU is so; fails where it does not come."""
         end = self.clock.now + seconds
@@ -215,3 +258,7 @@ class NvidiaWorld(World):
             if self.found(gpu) == state:
                 return
         raise AssertionError(f"{self.found(gpu)} after {seconds:g} s: {self.gpu_status(gpu).get('message')}")
+
+
+def _utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

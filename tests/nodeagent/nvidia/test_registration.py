@@ -11,39 +11,22 @@ import pytest
 from nodeagent.nvidia.moment import Moment
 from nodeagent.nvidia.registration import ALLOWED_SECONDS, DROPPED_SECONDS
 from nodeagent.nvidia.served import Registered
-from nodeagent.observed.node import ObservedNode
+from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.observed.pods import ObservedPods
 from partitioning.nvidia_plugin import NodeConfig
 from tests import incidents
 from tests.nodeagent.items import replicas, whole
-from tests.nodeagent.nvidia.nvidia_world import GRACE_SECONDS, SHARED, WHOLE, NvidiaWorld
+from tests.nodeagent.nvidia.nvidia_world import GRACE_SECONDS, SHARED, STEP_SECONDS, WHOLE, NvidiaWorld
 
 pytestmark = pytest.mark.slow
 READY, TIMEOUT = ("Ready", "Confirmed"), ("Failed", "AdvertiseTimeout")
 PLUGIN = "nvidia-device-plugin"
 FOUR = NodeConfig(replicas=4)
-STEP_SECONDS = 5.0
 
 
 def plan_whole(world: NvidiaWorld) -> None:
     """From the default to whole GPUs: the same devices under the same name, registered again."""
     world.plan_for(whole(0), whole(1), config=NodeConfig())
-
-
-def pass_by(world: NvidiaWorld, seconds: float) -> set[tuple[str, str]]:
-    """The states that the first GPU was in."""
-    found, end = set(), world.clock.now + seconds
-    while world.clock.now < end:
-        world.run(STEP_SECONDS)
-        found.add(world.found())
-    return found
-
-
-def until_lost(world: NvidiaWorld) -> None:
-    """The plugin has its config, and the kubelet does not know it."""
-    world.loses = 1
-    while world.loses:
-        world.run()
 
 
 def lose_now(world: NvidiaWorld) -> None:
@@ -53,22 +36,17 @@ def lose_now(world: NvidiaWorld) -> None:
         world.kubelet.capacity[resource] = 0
 
 
-def taints(world: NvidiaWorld) -> int:
-    """How often the node was closed."""
-    return world.effect.done.count("taint True")
-
-
 def test_a_lost_registration_is_healed_by_one_signal(world: NvidiaWorld) -> None:
     plan_whole(world)
-    until_lost(world)
-    found = pass_by(world, GRACE_SECONDS)
+    world.until_lost()
+    found = world.pass_by(GRACE_SECONDS)
     assert found == {("Advertising", "Advertising")}
     assert "if it has lost the registration" in world.gpu_status()["message"]
     assert (world.hang_ups, world.tainted()) == ([], True)
 
     world.until(READY, seconds=ALLOWED_SECONDS - GRACE_SECONDS)
     assert world.hang_ups == [PLUGIN]
-    assert (world.tainted(), taints(world)) == (False, 1)
+    assert (world.tainted(), world.taints()) == (False, 1)
     assert world.advertised() == {WHOLE: 2}
 
 
@@ -78,7 +56,7 @@ def test_that_of_replicas_is_healed_too(world: NvidiaWorld) -> None:
     world.hang_ups.clear()
     two = NodeConfig(replicas=2)
     world.plan_for(*(replicas(index, 2, renameByDefault=False) for index in (0, 1)), config=two)
-    until_lost(world)
+    world.until_lost()
     world.until(READY, seconds=ALLOWED_SECONDS, step=STEP_SECONDS)
 
     assert sorted(world.hang_ups) == ["mps-control-daemon", PLUGIN]
@@ -87,14 +65,14 @@ def test_that_of_replicas_is_healed_too(world: NvidiaWorld) -> None:
 def test_devices_that_are_unhealthy_from_the_start_are_never_healed(world: NvidiaWorld) -> None:
     """All that the plugin lists: the kubelet shows none, as of one that it does not know, and counts them."""
     plan_whole(world)
-    until_lost(world)
+    world.until_lost()
     world._gone_at.clear()
-    pass_by(world, 1000)
+    world.pass_by(1000)
 
     assert world.hang_ups == []
     assert world.found() == TIMEOUT
     assert "it still counts them, so they are Unhealthy" in world.gpu_status()["message"]
-    assert (world.tainted(), taints(world)) == (False, 1)
+    assert (world.tainted(), world.taints()) == (False, 1)
 
 
 def holds(world: NvidiaWorld) -> None:
@@ -157,14 +135,14 @@ def test_no_signal_is_sent_while_anything_forbids_it(
     world: NvidiaWorld, happens: Callable[[NvidiaWorld], None]
 ) -> None:
     plan_whole(world)
-    until_lost(world)
-    pass_by(world, 10)
+    world.until_lost()
+    world.pass_by(10)
     happens(world)
-    pass_by(world, 1000)
+    world.pass_by(1000)
 
     assert world.hang_ups == []
     assert not world.tainted()
-    assert taints(world) == 1
+    assert world.taints() == 1
 
 
 def test_a_plugin_whose_devices_the_node_counts_is_not_forgotten() -> None:
@@ -186,7 +164,7 @@ def test_a_node_that_cannot_be_closed_gets_no_signal(world: NvidiaWorld, monkeyp
     monkeypatch.setattr(world, "set_taint", lambda _present: "forbidden")
     world.loses = 1
     world.load(world.loaded)
-    pass_by(world, 1000)
+    world.pass_by(1000)
 
     assert world.hang_ups == []
     assert world.found() == TIMEOUT
@@ -195,46 +173,63 @@ def test_a_node_that_cannot_be_closed_gets_no_signal(world: NvidiaWorld, monkeyp
 
 def test_a_kubelet_that_answers_now_and_then_keeps_the_node_closed_for_a_bounded_time(world: NvidiaWorld) -> None:
     plan_whole(world)
-    until_lost(world)
+    world.until_lost()
     world._gone_at.clear()
     end = world.clock.now + 1000
     while world.clock.now < end:
         world.kubelet.refuses = "no kubelet" if int(world.clock.now) % 20 < 4 else ""
         world.run(STEP_SECONDS)
 
-    assert (world.hang_ups, world.tainted(), taints(world)) == ([], False, 1)
+    assert (world.hang_ups, world.tainted(), world.taints()) == ([], False, 1)
 
 
 def test_a_capacity_from_before_the_plugin_started_again_proves_nothing(world: NvidiaWorld) -> None:
     """All its devices are Unhealthy from the start, and the kubelet has not written that yet."""
     plan_whole(world)
-    until_lost(world)
+    world.until_lost()
     while not world.hang_ups and any(world.kubelet.capacity.values()):
         world.run(STEP_SECONDS)
-    pass_by(world, DROPPED_SECONDS - 5)
+    world.pass_by(DROPPED_SECONDS - 5)
     world.node_ticks = False
     world.load(world.loaded)
     world.kubelet.devices[WHOLE] = ()
-    pass_by(world, 10)
+    world.pass_by(10)
     world.node_ticks = True
-    pass_by(world, 1000)
+    world.pass_by(1000)
 
     assert world.hang_ups == []
     assert world.found() == TIMEOUT
 
 
+def test_a_capacity_that_the_kubelet_writes_no_more_proves_nothing(world: NvidiaWorld) -> None:
+    """It took the plugin's devices, all of them Unhealthy, and does not reach the API any more."""
+    plan_whole(world)
+    world.until_lost()
+    while any(parse_node(world.node).capacity.values()):
+        world.run(STEP_SECONDS)
+    world.node_ticks = False
+    world.load(world.loaded)
+    world.kubelet.devices[WHOLE] = ()
+    world.pass_by(1000)
+
+    assert world.hang_ups == []
+    assert world.found() == TIMEOUT
+    assert "the kubelet has not written the Node since the plugin began to serve" in world.gpu_status()["message"]
+    assert (world.tainted(), world.taints()) == (False, 1)
+
+
 def test_a_registration_that_is_lost_each_time_gets_three_signals(world: NvidiaWorld) -> None:
     plan_whole(world)
-    until_lost(world)
+    world.until_lost()
     world.loses = 100
-    found = pass_by(world, 4 * ALLOWED_SECONDS)
+    found = world.pass_by(4 * ALLOWED_SECONDS)
     assert found == {("Advertising", "Advertising"), TIMEOUT}
     assert world.hang_ups == [PLUGIN] * 3
     assert "3 signals had no effect: delete the pod" in world.gpu_status()["message"]
-    assert (world.tainted(), taints(world)) == (False, 1)
+    assert (world.tainted(), world.taints()) == (False, 1)
 
-    assert pass_by(world, 1000) == {TIMEOUT}
-    assert (len(world.hang_ups), taints(world)) == (3, 1)
+    assert world.pass_by(1000) == {TIMEOUT}
+    assert (len(world.hang_ups), world.taints()) == (3, 1)
 
     world.loses = 0
     world.end("plugin")
@@ -246,12 +241,12 @@ def test_a_plugin_that_cannot_be_signalled_is_reported(world: NvidiaWorld, monke
     monkeypatch.setattr(world, "hang_up", lambda _uid, _program: "no process of it is found")
     world.restart()
     plan_whole(world)
-    until_lost(world)
-    pass_by(world, 1000)
+    world.until_lost()
+    world.pass_by(1000)
 
     assert world.found() == TIMEOUT
     assert "no process of it is found: delete the pod" in world.gpu_status()["message"]
-    assert (world.tainted(), taints(world)) == (False, 1)
+    assert (world.tainted(), world.taints()) == (False, 1)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -259,13 +254,13 @@ def test_after_it_was_confirmed_a_lost_registration_is_reported_only(world: Nvid
     """Its plugin may have marked a GPU as Unhealthy since, also if the agent was away."""
     plan_whole(world)
     world.until(READY)
-    closed = taints(world)
+    closed = world.taints()
     lose_now(world)
     if restarted:
         world.restart()
-    pass_by(world, 1000)
+    world.pass_by(1000)
 
-    assert (world.hang_ups, taints(world)) == ([], closed)
+    assert (world.hang_ups, world.taints()) == ([], closed)
     assert world.found() == TIMEOUT
 
 
@@ -284,18 +279,18 @@ def test_below_a_container_the_next_start_is_not_healed(world: NvidiaWorld) -> N
     plan_whole(world)
     world.until(READY)
     holds(world)
-    closed = taints(world)
+    closed = world.taints()
     world.loses = 1
     world.load(world.loaded)
-    pass_by(world, 1000)
+    world.pass_by(1000)
 
-    assert (world.hang_ups, taints(world)) == ([], closed)
+    assert (world.hang_ups, world.taints()) == ([], closed)
 
 
 def test_an_agent_that_starts_again_heals_it(world: NvidiaWorld) -> None:
     plan_whole(world)
-    until_lost(world)
-    pass_by(world, 200)
+    world.until_lost()
+    world.pass_by(200)
     world.restart()
     world.until(READY, seconds=ALLOWED_SECONDS, step=STEP_SECONDS)
 

@@ -2,26 +2,18 @@
 
 from nodeagent.nvidia.registration import ALLOWED_SECONDS
 from nodeagent.nvidia.signals import SIGNALS
-from tests.nodeagent.nvidia.nvidia_world import GRACE_SECONDS, NvidiaWorld
-from tests.nodeagent.nvidia.test_registration import (
-    PLUGIN,
-    READY,
-    STEP_SECONDS,
-    pass_by,
-    plan_whole,
-    taints,
-    until_lost,
-)
+from tests.nodeagent.nvidia.nvidia_world import GRACE_SECONDS, STEP_SECONDS, NvidiaWorld
+from tests.nodeagent.nvidia.test_registration import PLUGIN, READY, plan_whole
 
 
 def test_the_third_signal_has_time_to_work(world: NvidiaWorld) -> None:
     """The plugin needs seconds to register."""
     plan_whole(world)
-    until_lost(world)
+    world.until_lost()
     world.loses = 3
     while len(world.hang_ups) < SIGNALS:
         world.run(STEP_SECONDS)
-    assert pass_by(world, 10) == {("Advertising", "Advertising")}
+    assert world.pass_by(10) == {("Advertising", "Advertising")}
     assert world.tainted()
 
     world.load(world.loaded)
@@ -44,11 +36,11 @@ def test_a_plugin_that_starts_again_closes_the_node_only_once_the_kubelet_has_dr
     """Each start goes through a moment in which the kubelet lists nothing; until it drops it, no pod fits anyway."""
     plan_whole(world)
     world.until(READY)
-    closed = taints(world)
+    closed = world.taints()
     world.loses = 1
     world.load(world.loaded)
-    pass_by(world, GRACE_SECONDS - STEP_SECONDS)
-    assert taints(world) == closed
+    world.pass_by(GRACE_SECONDS - STEP_SECONDS)
+    assert world.taints() == closed
 
     world.until(READY, seconds=ALLOWED_SECONDS - GRACE_SECONDS)
-    assert (taints(world), world.tainted()) == (closed + 1, False)
+    assert (world.taints(), world.tainted()) == (closed + 1, False)

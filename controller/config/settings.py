@@ -99,7 +99,8 @@ class Settings(Section):
     """MPS shares each GPU of a node enabled for it into so many equal replicas (nvidia.com/gpu.shared), before any pod
     comes. A node's label gpuplan.dev/mps-replicas goes before this. 0: pending pods decide, slice by slice."""
     mps_user_id: Annotated[int | None, Field(alias="mpsUserID", ge=0)] = None
-    """As whom pods with MPS slices run: one MPS server serves one user at a time. A pod that differs has a Warning."""
+    """The only user that MPS servers serve (mps.userID of the chart). A pod with an MPS slice that does not run as this
+    user has an Event."""
     ack_memory: Literal["units", "slices"] = "units"
     """How nodes with ACK's label alone are shared: in units of aliyun.com/gpu-mem, or in sized slices as pods come."""
     ageing_seconds: Seconds = 600.0

@@ -74,7 +74,7 @@ class _Story:
         self._kubectl("get", "nodes", "-L", "nvidia.com/gpu.product,nvidia.com/gpu.count")
 
         self._show(
-            f"{len(first)} pods request slices that do not exist yet. The scheduler can only leave them pending."
+            f"{len(first)} pods request partitions that do not exist yet. The scheduler can only leave them pending."
         )
         for pod in first:
             cluster.create(pod)

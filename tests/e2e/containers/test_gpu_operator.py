@@ -43,7 +43,7 @@ def commands(heading: str) -> list[list[str]]:
     section = re.split(r"(?m)^## ", PAGE.read_text())
     text = next(part for part in section if part.startswith(heading))
     lines = [line.strip() for line in text.splitlines() if line.startswith("    kubectl ")]
-    return [shlex.split(line.replace("gpu-node-1", NODE))[1:] for line in lines]
+    return [shlex.split(line.replace("gpu-node-1", NODE), comments=True)[1:] for line in lines]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,7 +67,7 @@ def running(lab: Lab) -> set[str]:
 
 def test_enabled_too_early_gpuplan_waits_and_says_what_to_do(lab: Lab) -> None:
     eventually(lambda: running(lab) == set(operator.PARTS), "the operator's parts run", seen=lambda: running(lab))
-    off, on, _ = commands("Enable a node")
+    off, on, *_ = commands("Enable a node")
 
     lab.kubectl(*on)
 
@@ -79,14 +79,15 @@ def test_enabled_too_early_gpuplan_waits_and_says_what_to_do(lab: Lab) -> None:
 
 
 def test_switched_off_they_leave_and_gpuplan_goes_on(lab: Lab) -> None:
-    off, on, wait = commands("Enable a node")
+    off, on, *waits = commands("Enable a node")
 
     for command in (off, on):
         lab.kubectl(*command)
 
     eventually(lambda: running(lab) == {VALIDATOR}, "plugin and mig-manager leave", seen=lambda: running(lab))
     eventually(lambda: lab.message_of(CONFLICT, "False"), "the conflict is over", 120.0, seen=lab.report)
-    lab.kubectl(*wait)
+    for wait in waits:
+        lab.kubectl(*wait)
     eventually(lambda: lab.allocatable("nvidia.com/gpu") == 2, "both whole GPUs are advertised", 120.0, seen=lab.report)
 
 

@@ -19,7 +19,7 @@ from tests.sandbox.apiserver.probe import Kubectl
 
 NODE = "gpu-node-1"
 READING = {"get", "describe", "explain"}
-NAMES = {"NODE": NODE, "POD": "a-pod", "NAMESPACE": "default"}
+NAMES = {"NODE": NODE, "POD": "a-pod", "NAMESPACE": "default", "NAME": "a-pod"}
 NOT_SERVED = (
     "--raw",
     "replicaset",

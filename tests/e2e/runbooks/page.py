@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 RUNBOOKS = ROOT / "docs/runbooks"
+PLACEHOLDERS = "NODE|POD|NAMESPACE|NAME"
 
 
 def diagnosis(alert: str) -> list[str]:
@@ -25,15 +26,15 @@ def mitigation(alert: str, begins: str) -> str:
 
 def filled(line: str, values: Mapping[str, str]) -> str:
     """With names for placeholders; one without a name is an error of the page, or of its row."""
-    missing = [word for word in re.findall(r"\b(?:NODE|POD|NAMESPACE)\b", line) if not values.get(word)]
+    missing = [word for word in re.findall(rf"\b(?:{PLACEHOLDERS})\b", line) if not values.get(word)]
     assert not missing, f"nothing says what {', '.join(missing)} is in: {line}"
-    return re.sub(r"\b(NODE|POD|NAMESPACE)\b", lambda found: values[found[1]], line)
+    return re.sub(rf"\b({PLACEHOLDERS})\b", lambda found: values[found[1]], line)
 
 
 def printed_pod(line: str, output: str) -> str:
     """The pod that a command of a page has printed; empty where it prints none."""
     if " get lease gpuplan-controller -o jsonpath" in line:
-        return re.sub(r"_\w{8}$", "", output.strip())
+        return output.strip()
     if " get pods " in line:
         rows = [row.split()[0] for row in output.splitlines()[1:] if row]
         return rows[0] if rows else ""

@@ -20,14 +20,14 @@ class Row:
     """What the page promises to show: the beginning of a command after `kubectl`, and words of its output."""
     mitigate: Act
     pod: str = ""
-    """The user's pod that the page's POD is in a command with NAMESPACE."""
+    """The user's pod that the page's NAME is."""
     node: str = field(default="")
     """The page's NODE where the alert has no label of a node."""
 
     @property
     def values(self) -> dict[str, str]:
         """What placeholders stand for."""
-        return {"NODE": self.labels.get("node", self.node), "NAMESPACE": "default"}
+        return {"NODE": self.labels.get("node", self.node), "NAMESPACE": "default", "NAME": self.pod}
 
 
 NOT_RUN = {"kubectl -n gpuplan-system exec POD -- nvidia-smi": "a simulated GPU has no nvidia-smi"}
@@ -41,7 +41,7 @@ def follow(stage: Stage, alert: str, row: Row) -> dict[str, str]:
     for line in page.diagnosis(alert):
         if line in NOT_RUN:
             continue
-        values = {**row.values, "POD": row.pod if "NAMESPACE" in line else pod}
+        values = {**row.values, "POD": pod}
         printed[line] = stage.shell(page.filled(line, values))
         pod = page.printed_pod(line, printed[line]) or pod
     return printed

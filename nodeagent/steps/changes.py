@@ -116,31 +116,31 @@ def _mig(target: MigTarget, judged: JudgedGpu) -> GpuChange:
     by_place = {p.placed: p for p in judged.partitions if p.placed is not None}
     in_use = {place for place, p in by_place.items() if not (p.advertisable and judged.verdict(p).free)}
     steps = change(gpu.layout, target.layout, in_use)
-    to_destroy = [by_place[place] for place in steps.destroy if place in by_place]
+    kept = [p for place in steps.keep if (p := by_place.get(place))]
+    advertise, unusable = judged.split_advertisable(p for p in kept if p.advertisable)
+    # In place, but with compute instances that are not ours: no pod can have it.
+    cut_up = [p for p in kept if not p.advertisable]
+    in_the_way = [by_place[place] for place in steps.blocked]
+    held, withheld = judged.split_in_use(in_the_way)
+    surplus = [by_place[place] for place in steps.destroy if place in by_place]
+    # A half-made instance was never on the list.
     destroy = [
         instance
         for place in steps.destroy
         if (instance := gpu.at(place)) and (instance.half_made or by_place[place].id in judged.released)
     ]
-    kept, unusable = judged.split_advertisable(
-        [p for place in steps.keep if (p := by_place.get(place)) and p.advertisable]
-    )
-    advertise, withheld = judged.split_in_use([by_place[place] for place in steps.blocked])
     left = gpu.layout.without(instance.placed for instance in destroy)
-    finish = [i for place in steps.keep if (i := gpu.at(place)) and i.half_made]
-    # Desired and in place, but with compute instances that are not ours: no pod can have it.
-    cut_up = [place for place in steps.keep if (p := by_place.get(place)) and not p.advertisable]
     return GpuChange(
         gpu=gpu,
         target=target,
-        advertise=kept + advertise,
-        withdraw=tuple(to_destroy) + withheld + unusable,
+        advertise=advertise + held,
+        withdraw=tuple(surplus) + withheld + unusable,
         destroy=tuple(destroy),
-        finish=tuple(finish),
+        finish=tuple(instance for place in steps.keep if (instance := gpu.at(place)) and instance.half_made),
         # Next to what remains once this pass has destroyed what it may.
         create=tuple(place for place in steps.create if not any(gpu.collide(place, other) for other in left)),
-        blocking=judged.with_verdicts([*(by_place[place] for place in [*steps.blocked, *cut_up]), *unusable]),
-        missing=tuple(str(place) for place in target.layout if place not in by_place or place in cut_up),
+        blocking=judged.with_verdicts([*in_the_way, *cut_up, *unusable]),
+        missing=tuple(str(place) for place in target.layout if place not in by_place or by_place[place] in cut_up),
     )
 
 

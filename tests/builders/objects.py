@@ -9,13 +9,12 @@ from typing import Any
 from crds.v1alpha1 import names
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
-from partitioning.models import known_models
 from partitioning.resources import mig_resource, profile_of_resource
+from tests.builders.models import H100
 
 Json = dict[str, Any]
 SLICE = "nvidia.com/mig-1g.10gb"
-H100 = "NVIDIA H100 80GB HBM3"
-_MODEL = next(model for model in known_models() if H100 in model.names)
+H100_NAME = "NVIDIA H100 80GB HBM3"
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 GIVEN_BY_THE_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp")
 
@@ -24,10 +23,13 @@ def uuid_of(index: int) -> str:
     return f"GPU-0000000{index}-0000-0000-0000-000000000000"
 
 
-def manifest(raw: Json) -> Json:
-    """What is created at an API server: without what only the server gives, and without an empty status."""
+def manifest(raw: Json, *, status: bool = True) -> Json:
+    """What is created at an API server: without what only the server gives, and without an empty status.
+
+    `status`: whether one that is not empty stays; what a person writes has none.
+    """
     metadata = {key: value for key, value in raw["metadata"].items() if key not in GIVEN_BY_THE_SERVER}
-    return {key: value for key, value in raw.items() if key != "status" or value} | {"metadata": metadata}
+    return {key: value for key, value in raw.items() if key != "status" or (value and status)} | {"metadata": metadata}
 
 
 def container(
@@ -48,9 +50,18 @@ def pod(
     namespace: str = "default",
     uid: str = "",
     metadata: Json | None = None,
+    status: Json | None = None,
     **spec: Any,
 ) -> Json:
-    """A pod that the scheduler refused, by default; `containers` replace the one that requests `requests`."""
+    """A pod that the scheduler refused, by default.
+
+    `containers` replace the one that requests `requests`, and `status` replaces what shows the pod's phase.
+    """
+    shown: Json = {
+        "phase": phase,
+        "conditions": [UNSCHEDULABLE] if unschedulable and not node else [],
+        **({"nominatedNodeName": nominated} if nominated else {}),
+    }
     limits = {SLICE: "1"} if requests is None else requests
     return {
         "apiVersion": "v1",
@@ -61,11 +72,7 @@ def pod(
             **({"nodeName": node} if node else {}),
             **spec,
         },
-        "status": {
-            "phase": phase,
-            "conditions": [UNSCHEDULABLE] if unschedulable and not node else [],
-            **({"nominatedNodeName": nominated} if nominated else {}),
-        },
+        "status": shown if status is None else status,
     }
 
 
@@ -129,7 +136,7 @@ def plan(
 
 
 def partition(start: int = 0, state: str = "Free", *, pod: str = "", resource: str = SLICE) -> Json:
-    spec = _MODEL.profile(profile_of_resource(resource) or "")
+    spec = H100.profile(profile_of_resource(resource) or "")
     size = spec.size if spec is not None else 1
     found = {"resource": resource, "uuid": f"MIG-{start}", "start": start, "size": size, "state": state}
     return {**found, "pod": pod} if pod else found
@@ -140,7 +147,7 @@ def gpu(index: int = 0, *, state: str = "Ready", item: Json | None = None, parti
     return {
         "index": index,
         "uuid": uuid_of(index),
-        "model": H100,
+        "model": H100_NAME,
         "state": state,
         "migMode": "Enabled",
         "partitions": list(partitions),

@@ -8,8 +8,9 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView
 from controller.planning import plan
 from kube.events import EventType, ObjectReference
+from tests.builders.models import H100
 from tests.controller.cluster import Bench
-from tests.controller.planner.builders import H100, cluster, holder, mig, pod, server
+from tests.controller.planner.builders import cluster, holder, mig, pod, server
 
 ONES = [("1g.10gb", start) for start in range(7)]
 

@@ -14,12 +14,13 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import MigDesired, PlannerOptions
 from controller.planning import plan as plan_pods
 from tests.apiserver import Disconnect, Refuse
+from tests.builders.models import A100
 from tests.builders.objects import gpu, item, node, pod, status
 from tests.controller.actions.test_reporter import missed, placed
 from tests.controller.actions.writing import planned
 from tests.controller.cluster import Bench
 from tests.controller.loop_rig import LoopRig
-from tests.controller.planner.builders import A100, cluster, layout, mig, server
+from tests.controller.planner.builders import cluster, layout, mig, server
 from tests.controller.planner.builders import pod as pod_of
 
 pytestmark = pytest.mark.slow

@@ -10,13 +10,13 @@ from typing import Any
 
 from crds.v1alpha1 import names
 from kube import apply
-from partitioning.models import model_for_product
 from sandbox.driver import machine
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ScriptedRuntime
 from sandbox.kubelet.settings import Switches
+from tests.builders.models import H100
 from tests.e2e.chart_release import Program, Release
 from tests.e2e.fleet import daemon_pod
 from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, call
@@ -50,10 +50,8 @@ class ChartNode:
         self.name, self._folder, self._cluster = name, folder, release.cluster
         for each in ("state", "kubelet", "mps"):
             (folder / each).mkdir()
-        model = model_for_product(PRODUCT)
-        assert model is not None
         self._machine = folder / "gpus.json"
-        machine.create(self._machine, [(model, {"mig_enabled": True})], seed=name)
+        machine.create(self._machine, [(H100, {"mig_enabled": True})], seed=name)
         labels = {
             names.LABEL_PARTITIONING: "mig",
             names.LABEL_PRODUCT: PRODUCT,

@@ -5,23 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from partitioning.models import GpuModel, model_for_product
+from partitioning.models import GpuModel
 from sandbox.driver.machine import GpuOptions
 from sandbox.driver.state import Quirks
+from tests.builders.models import H100
 from tests.nodeagent.lanes import ended
 from tests.nodeagent.world import World
 
 MakeWorld = Callable[..., World]
-
-
-def model(product: str) -> GpuModel:
-    found = model_for_product(product)
-    assert found is not None
-    return found
-
-
-H100 = model("NVIDIA-H100-80GB-HBM3")
-T4 = model("Tesla-T4")
 
 
 @pytest.fixture

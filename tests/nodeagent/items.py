@@ -15,6 +15,23 @@ def pod_json(key: tuple[str, str], resource: str, count: int, *, uid: str) -> Ra
     return pod(key[1], namespace=key[0], requests=requests, uid=uid, node=NODE, terminationGracePeriodSeconds=30)
 
 
+def operator_pod(name: str, labels: Raw, path: str, *, status: Raw | None = None) -> Raw:
+    """A pod of NVIDIA's operator that has `path` of the host."""
+    return pod(
+        name,
+        namespace="gpu-operator",
+        requests={},
+        metadata={"labels": labels},
+        volumes=[{"name": "host", "hostPath": {"path": path}}],
+        status=status or started(),
+    )
+
+
+def started(phase: str = "Running") -> Raw:
+    """The status of a pod whose container runs, whatever its phase says."""
+    return {"phase": phase, "startTime": "t", "containerStatuses": [RUNNING]}
+
+
 def mig(index: int, *instances: tuple[str, int] | str, uuid: str = "") -> Raw:
     """An item: ("1g.10gb", 0) is exact, "1g.10gb" or "1g.10gb*3" counts."""
     wire: list[Raw] = []

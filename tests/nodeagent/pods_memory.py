@@ -9,7 +9,7 @@ from pathlib import Path
 from nodeagent.observed.kubelet import CheckpointEntry
 from sandbox.driver import processes
 from tests.clock import Clock
-from tests.nodeagent.items import RUNNING, Raw, pod_json
+from tests.nodeagent.items import Raw, pod_json, started
 from tests.nodeagent.node_fakes import KubeletMemory, PluginMemory
 
 
@@ -40,7 +40,7 @@ class PodsMemory:
             return key
         self.kubelet.held[key] = {"main": {resource: ids}}
         self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=ids),)
-        self.pods[key]["status"] = {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]}
+        self.pods[key]["status"] = started()
         self.running[key] = ids
         self._pids[key] = 1000 + self.bound
         for device_id in ids:
@@ -69,7 +69,7 @@ class PodsMemory:
         self.bound += 1
         key = ("default", name or f"p{self.bound}")
         self.pods[key] = pod_json(key, resource, 1, uid=f"uid-{self.bound}")
-        self.pods[key]["status"] = {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]}
+        self.pods[key]["status"] = started()
         self.kubelet.known.add(key)
         self.kubelet.held[key] = {"main": {resource: (device_id,)}}
         self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=(device_id,)),)

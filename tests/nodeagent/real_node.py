@@ -22,8 +22,8 @@ from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ScriptedRuntime
 from tests import faults, incidents
 from tests.apiserver import ApiServer
+from tests.builders.models import H100
 from tests.builders.objects import container, manifest, pod
-from tests.nodeagent.conftest import H100
 
 NODE = "n1"
 PLAN = f"/apis/{names.API_VERSION}/{names.PLURAL}/{NODE}"

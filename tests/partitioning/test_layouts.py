@@ -11,10 +11,8 @@ from partitioning.layouts import (
     instance_at,
     with_model_names,
 )
-from partitioning.models import GpuModel, known_models
-
-MODELS = {model.key: model for model in known_models()}
-A100 = MODELS["A100-40GB"]
+from partitioning.models import GpuModel
+from tests.builders.models import A100, MODELS
 
 
 def at(profile: str, start: int, size: int = 1) -> Instance:

@@ -8,14 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, instance_at
-from partitioning.models import GpuModel, known_models
+from partitioning.models import GpuModel
 from partitioning.packing import NoRoom, Packed, pack
 from partitioning.states import state_table
+from tests.builders.models import A100, MODELS
 
 pytestmark = pytest.mark.slow
-
-MODELS = {model.key: model for model in known_models()}
-A100 = MODELS["A100-40GB"]
 
 
 def on(model: GpuModel, *places: tuple[str, int]) -> Layout:

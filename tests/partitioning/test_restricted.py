@@ -9,14 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
-from partitioning.models import Geometry, GpuModel, known_models
+from partitioning.models import Geometry, GpuModel
 from partitioning.packing import NoRoom, Packed, pack
 from partitioning.placements import occupancy
 from partitioning.states import state_table
-
-MODELS = {model.key: model for model in known_models()}
-A30 = MODELS["A30-24GB"]
-A100 = MODELS["A100-40GB"]
+from tests.builders.models import A30, A100
 
 
 @lru_cache

@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from partitioning.arrangements import arrangements
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
-from partitioning.models import GpuModel, known_models
+from partitioning.models import GpuModel
 from partitioning.packing import Packed, pack
 from partitioning.states import StateTable, state_table
+from tests.builders.models import MODELS
 
 pytestmark = pytest.mark.slow
 
-MODELS = {model.key: model for model in known_models()}
 A100_BASE = ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 H100_BASE = ("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 A30_BASE = ("1g.6gb", "2g.12gb", "4g.24gb")
 SEARCHED = ["A30-24GB", "A100-40GB", "H100-80GB", "RTX-PRO-6000-BLACKWELL-96GB"]
-PLANNABLE = [model for model in known_models() if model.mig_capable and model.confirmed]
+PLANNABLE = [model for model in MODELS.values() if model.mig_capable and model.confirmed]
 
 
 @lru_cache

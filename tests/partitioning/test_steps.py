@@ -6,12 +6,9 @@ from hypothesis import strategies as st
 
 from partitioning.arrangements import arrangements
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, instance_at
-from partitioning.models import known_models
 from partitioning.states import state_table
 from partitioning.steps import Change, change
-
-MODELS = {model.key: model for model in known_models()}
-A100 = MODELS["A100-40GB"]
+from tests.builders.models import A100, MODELS
 
 
 def every_layout(key: str) -> list[Layout]:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from partitioning.models import model_for_name
 from sandbox.driver.machine import create, observe
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet.containers import ContainerRecord, ContainerRequest, ContainerState
 from sandbox.kubelet.injection import ContainerOptions, Mount
 from sandbox.mps.control import start
+from tests.builders.models import H100
 from tests.mps import connected
 
 
@@ -32,9 +32,7 @@ def container(visible: str, options: ContainerOptions | None = None) -> Containe
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    model = model_for_name("NVIDIA H100 80GB HBM3")
-    assert model is not None
-    create(tmp_path / "gpus.json", [(model, {})], "seed")
+    create(tmp_path / "gpus.json", [(H100, {})], "seed")
     return tmp_path / "gpus.json"
 
 

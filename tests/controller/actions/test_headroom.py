@@ -3,7 +3,8 @@
 from controller.actions.headroom import Headroom, headroom
 from controller.model.views import GpuView, PlannerOptions
 from controller.planner.inventory.eligibility import take_stock
-from tests.controller.planner.builders import A100, cluster, mig, mps, server
+from tests.builders.models import A100
+from tests.controller.planner.builders import cluster, mig, mps, server
 
 NAME = A100.names[0]
 

@@ -11,13 +11,13 @@ from controller.model.views import PlannedGpu
 from crds.v1alpha1 import paths
 from crds.v1alpha1.spec import GpuItem
 from kube import apply
-from partitioning.models import model_for_name
-from tests.builders.objects import H100, Json, gpu, node, partition, status
+from tests.builders.models import H100
+from tests.builders.objects import Json, gpu, node, partition, status
 from tests.controller.cluster import ApiCluster, Bench
 
 
 def planned(raw: Json) -> PlannedGpu:
-    desired = desired_of(GpuItem.read(raw), model=model_for_name(H100), memory_mib=81559)
+    desired = desired_of(GpuItem.read(raw), model=H100, memory_mib=81559)
     return PlannedGpu(index=raw["index"], uuid=raw["uuid"], desired=desired)
 
 

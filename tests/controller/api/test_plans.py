@@ -15,16 +15,17 @@ from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, 
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
 from partitioning.layouts import Instance, Layout
-from partitioning.models import known_models, model_for_name
+from partitioning.models import known_models
 from partitioning.mps import slice_of_gb, units_of_gib
 from tests.builders import objects
-from tests.builders.objects import H100, Json
+from tests.builders.models import H100
+from tests.builders.objects import H100_NAME, Json
 from tests.builders.views import plan_reading
 
 UUID = objects.uuid_of(0)
 PLANNED: Json = {"index": 0, "uuid": UUID, "mig": {"instances": [{"profile": "1g.10gb", "start": 3}]}}
 PINNED: Json = {"index": 0, "whole": {}}
-REPORTED: Json = {"index": 0, "uuid": UUID, "model": H100, "state": "Ready", "migMode": "Enabled"}
+REPORTED: Json = {"index": 0, "uuid": UUID, "model": H100_NAME, "state": "Ready", "migMode": "Enabled"}
 
 
 def plan(spec: Json | None = None, status: Json | None = None, **metadata: Any) -> Json:
@@ -158,7 +159,7 @@ def test_partitions_and_conditions() -> None:
 
 def test_models_come_from_the_report_and_are_shared() -> None:
     profiles = [{"name": "1g.10gb", "id": 19, "slices": 1, "size": 1, "starts": [0, 1, 2, 3, 4, 5, 6]}]
-    status = {"gpus": [REPORTED], "models": [{"name": H100, "memoryMiB": 81559, "profiles": profiles}]}
+    status = {"gpus": [REPORTED], "models": [{"name": H100_NAME, "memoryMiB": 81559, "profiles": profiles}]}
     one, other = plan_reading(plan(status=status)), plan_reading(plan(status=status, name="n2"))
     model = one.gpus[0].view.model
     assert model is not None
@@ -168,7 +169,7 @@ def test_models_come_from_the_report_and_are_shared() -> None:
 
 
 def test_a_report_without_profiles_is_completed_from_the_catalogue() -> None:
-    status = {"gpus": [REPORTED], "models": [{"name": H100, "memoryMiB": 81000}]}
+    status = {"gpus": [REPORTED], "models": [{"name": H100_NAME, "memoryMiB": 81000}]}
     model = plan_reading(plan(status=status)).gpus[0].view.model
     assert model is not None
     assert model.mig_capable
@@ -219,7 +220,7 @@ def test_a_broken_plan_is_a_value_with_a_reason(raw: Json) -> None:
     ],
 )
 def test_items_to_desired(item: Json, desired: Desired) -> None:
-    found = desired_of(GpuItem.read({"index": 0, **item}), model=model_for_name(H100), memory_mib=81559)
+    found = desired_of(GpuItem.read({"index": 0, **item}), model=H100, memory_mib=81559)
     assert found == desired
 
 
@@ -257,9 +258,7 @@ def planned_gpus(draw: st.DrawFn) -> PlannedGpu:
         units = units_of_gib(draw(st.integers(0, 80)))
         desired = MpsDesired(slices=(*draw(st.lists(slices, max_size=15)), *units))
     if kind == "mig":
-        model = model_for_name(H100)
-        assert model is not None
-        places = [Instance(profile=s.name, start=start, size=s.size) for s in model.profiles for start in s.starts]
+        places = [Instance(profile=s.name, start=start, size=s.size) for s in H100.profiles for start in s.starts]
         counts = st.dictionaries(st.sampled_from(["1g.10gb", "3g.40gb"]), st.integers(1, 7))
         layout = Layout.of(draw(st.sets(st.sampled_from(places), max_size=7)))
         desired = MigDesired(layout=layout, counts=tuple(sorted(draw(counts).items())))
@@ -269,7 +268,7 @@ def planned_gpus(draw: st.DrawFn) -> PlannedGpu:
 @given(planned_gpus())
 def test_what_is_written_reads_back_as_what_was_planned(gpu: PlannedGpu) -> None:
     item = GpuItem.read(item_of(gpu).wire())
-    assert desired_of(item, model=model_for_name(H100), memory_mib=81559) == gpu.desired
+    assert desired_of(item, model=H100, memory_mib=81559) == gpu.desired
     assert item_of(gpu).wire() == item.wire()
 
 

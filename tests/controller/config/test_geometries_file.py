@@ -16,7 +16,8 @@ from controller.model.views import PlannerOptions
 from controller.planning import plan
 from kube.settings import SettingsError
 from partitioning.models import ProfileSpec, model_from_report
-from tests.controller.planner.builders import A30, A100, cluster, mig, pod, server
+from tests.builders.models import A30, A100
+from tests.controller.planner.builders import cluster, mig, pod, server
 
 NOS_FILE = Path(__file__).parent.parent / "data" / "nos_known_mig_geometries.yaml"
 NOS = yaml.safe_load(NOS_FILE.read_text())

@@ -11,8 +11,9 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView
 from controller.planning import plan
 from partitioning.resources import WHOLE
+from tests.builders.models import H100
 from tests.controller.explanation.answers import answer_to, held_by_each
-from tests.controller.planner.builders import H100, cluster, holder, mig, mps, node, pod, server
+from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 
 
 @pytest.mark.parametrize(

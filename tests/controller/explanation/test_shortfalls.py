@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from controller.model.reasons import UnplacedReason
+from tests.builders.models import H100
 from tests.controller.explanation.answers import answer_to, held_by_each
-from tests.controller.planner.builders import H100, cluster, holder, mig, mps, pod, server
+from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server
 
 ONES = [("1g.10gb", start) for start in range(7)]
 

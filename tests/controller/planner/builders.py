@@ -18,23 +18,13 @@ from controller.model.views import (
     PodView,
 )
 from partitioning.layouts import Instance, Layout
-from partitioning.models import GpuModel, model_for_product
+from partitioning.models import GpuModel
 from partitioning.mps import slice_of_gb
 from partitioning.resources import mig_resource, mps_resource_gb
+from tests.builders.models import A100
 
 GIB = 2**30
 
-
-def model(product: str) -> GpuModel:
-    found = model_for_product(product)
-    assert found is not None
-    return found
-
-
-A100 = model("NVIDIA-A100-SXM4-40GB")
-A30 = model("NVIDIA-A30")
-H100 = model("NVIDIA-H100-80GB-HBM3")
-T4 = model("Tesla-T4")
 
 Placed = tuple[str, int]
 """Profile and start."""

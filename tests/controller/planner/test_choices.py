@@ -8,7 +8,8 @@ from controller.model.results import NodeChange, PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import MigDesired, MpsDesired
 from controller.planning import plan
-from tests.controller.planner.builders import A30, H100, T4, cluster, holder, mig, mps, pod, server
+from tests.builders.models import A30, H100, T4
+from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server
 from tests.controller.planner.checker import check
 
 

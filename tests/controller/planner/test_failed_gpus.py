@@ -5,7 +5,8 @@ from dataclasses import replace
 from controller.model.reasons import UnplacedReason
 from controller.model.views import GpuView, MigDesired
 from controller.planning import plan
-from tests.controller.planner.builders import A100, cluster, instance, layout, mig, mps, pod, server
+from tests.builders.models import A100
+from tests.controller.planner.builders import cluster, instance, layout, mig, mps, pod, server
 from tests.controller.planner.checker import check
 
 BAD = instance(A100, "3g.20gb", 4)

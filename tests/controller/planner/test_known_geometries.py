@@ -12,7 +12,8 @@ from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from controller.planning import plan
-from tests.controller.planner.builders import A100, H100, cluster, holder, mig, pod, server
+from tests.builders.models import A100, H100
+from tests.controller.planner.builders import cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check, layouts
 
 NOS = yaml.safe_load((Path(__file__).parent.parent / "data" / "nos_known_mig_geometries.yaml").read_text())

@@ -12,7 +12,8 @@ from controller.model.views import GpuView
 from controller.planning import plan
 from partitioning.models import GpuModel
 from partitioning.mps import MAX_CLIENTS, RESERVE_MIB, shareable_mib, slice_of_gb
-from tests.controller.planner.builders import A30, A100, T4, cluster, holder, mps, pod, server
+from tests.builders.models import A30, A100, T4
+from tests.controller.planner.builders import cluster, holder, mps, pod, server
 from tests.controller.planner.checker import check
 from tests.drawn import examples
 

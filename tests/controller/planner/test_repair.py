@@ -8,7 +8,8 @@ from controller.model.views import GpuView, MigDesired, MpsDesired, PlannedGpu, 
 from controller.planning import plan
 from crds.v1alpha1.spec import GpuItem
 from partitioning.mps import slice_of_gb
-from tests.controller.planner.builders import A100, cluster, layout, mig, mps, node, plan_of, server
+from tests.builders.models import A100
+from tests.controller.planner.builders import cluster, layout, mig, mps, node, plan_of, server
 
 
 def planned(*gpus: GpuView, **plan_fields: object) -> PlanningResult:

@@ -13,7 +13,7 @@ from controller.model.views import GpuView, PlannedGpu, PlannerOptions, PlanView
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.result.repair import repaired
 from crds.v1alpha1.names import PartitionState
-from tests.builders.objects import H100, Json, gpu, item, node, partition, plan, status
+from tests.builders.objects import H100_NAME, Json, gpu, item, node, partition, plan, status
 from tests.builders.views import node_view, plan_reading
 
 PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb", "1g.10gb+me", "9g.90gb")
@@ -46,7 +46,7 @@ def lost(**fields: Any) -> Json:
     return {name: value for name, value in found.items() if name not in ("model", "migMode")} | fields
 
 
-@pytest.mark.parametrize("known", [{}, {"model": H100}, {"model": H100, "migMode": "Enabled"}])
+@pytest.mark.parametrize("known", [{}, {"model": H100_NAME}, {"model": H100_NAME, "migMode": "Enabled"}])
 def test_the_item_of_a_lost_gpu_stays_as_it_is(known: Json) -> None:
     items = [item(0, 4, profile="3g.40gb")]
     assert corrected(plan(planned=items, status=status(lost(**known)))) == items
@@ -77,7 +77,7 @@ gpus = st.builds(
         "model": model,
         **({"migMode": mode} if mode else {}),
     },
-    st.sampled_from([H100, "", "NVIDIA Unheard Of"]),
+    st.sampled_from([H100_NAME, "", "NVIDIA Unheard Of"]),
     st.sampled_from(["Enabled", "Disabled", ""]),
     st.sampled_from(["Ready", "Failed", "Changing", "WaitingForRelease"]),
     st.lists(partitions, max_size=8),

@@ -9,7 +9,8 @@ from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView, MigDesired, NodeView, PartitionView, PlanView, PodView
 from controller.planning import plan
-from tests.controller.planner.builders import A100, cluster, holder, layout, mig, mps, node, plan_of, pod, server
+from tests.builders.models import A100
+from tests.controller.planner.builders import cluster, holder, layout, mig, mps, node, plan_of, pod, server
 from tests.controller.planner.checker import check
 
 WANTS_7G = pod("wants-7g", "7g.40gb")

@@ -10,7 +10,8 @@ from controller.model.results import PlanningResult
 from controller.model.views import GpuView, MpsDesired, PartitionView, PlannedGpu, PlannerOptions
 from controller.planning import plan
 from partitioning.mps import replicas_of, units_of_gib
-from tests.controller.planner.builders import H100, cluster, mig, mps, pod, server
+from tests.builders.models import H100
+from tests.controller.planner.builders import cluster, mig, mps, pod, server
 
 FOUR = PlannerOptions(mps_replicas=4)
 IDLE = replace(mps(gpu_model=H100), state="Unmanaged")

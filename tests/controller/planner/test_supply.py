@@ -7,7 +7,8 @@ from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import MigDesired, PodView
 from controller.planning import plan
-from tests.controller.planner.builders import A100, cluster, holder, layout, mig, node, plan_of, pod, server
+from tests.builders.models import A100
+from tests.controller.planner.builders import cluster, holder, layout, mig, node, plan_of, pod, server
 from tests.controller.planner.checker import check
 
 

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 
 from controller.model.snapshot import Snapshot
 from controller.planning import plan
-from tests.controller.planner.builders import A30, cluster, holder, mig, pod, server
+from tests.builders.models import A30
+from tests.controller.planner.builders import cluster, holder, mig, pod, server
 from tests.controller.planner.checker import check
 from tests.controller.planner.tiny import best, tiny_clusters, verdict_of
 from tests.drawn import examples

@@ -12,7 +12,8 @@ import pytest
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from controller.planning import plan
-from tests.controller.planner.builders import H100, cluster, mig, node, plan_of, pod
+from tests.builders.models import H100
+from tests.controller.planner.builders import cluster, mig, node, plan_of, pod
 from tests.controller.planner.checker import check
 
 ROWS = Path(__file__).parent / "data" / "openb_pods_300.csv"

@@ -16,7 +16,8 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView, NodeView, PlanView, PodView
 from partitioning.models import GpuModel
 from partitioning.resources import mig_resource
-from tests.controller.planner.builders import A30, A100, cluster, holder, mig, pod, server
+from tests.builders.models import A30, A100
+from tests.controller.planner.builders import cluster, holder, mig, pod, server
 
 Placed = tuple[str, int]
 Counts = tuple[tuple[str, int], ...]

@@ -14,8 +14,8 @@ from typing import Any
 from crds.v1alpha1 import names
 from deploy.generate.manifests import CHART
 from kube import apply
-from partitioning.models import known_models
 from sandbox.driver import machine
+from tests.builders.models import H100
 from tests.e2e.chart_release import NAME, Release
 from tests.e2e.containers import simulated
 from tests.e2e.real_cluster import NODES, PLANS, ROOT, RealCluster
@@ -250,8 +250,7 @@ class Lab:
 
 def gpus() -> list[Any]:
     """GPU 0 and 1 with MIG, 2 and 3 without."""
-    h100 = next(model for model in known_models() if "NVIDIA H100 80GB HBM3" in model.names)
-    return [(h100, {"mig_enabled": mig}) for mig in (True, True, False, False)]
+    return [(H100, {"mig_enabled": mig}) for mig in (True, True, False, False)]
 
 
 def _mps_root(root: Path, control: Path) -> Path:

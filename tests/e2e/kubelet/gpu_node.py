@@ -19,13 +19,13 @@ from crds.v1alpha1 import names
 from kube import apply
 from nodeagent.handover.config import PluginFiles
 from nodeagent.observed.kubelet import Allocatable, Kubelet
-from partitioning.models import model_for_product
 from sandbox.driver import machine, toolkit
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.procfs import proc_of
 from sandbox.mps import search_path
 from sandbox.supervisor import Supervisor
 from tests.builders import objects
+from tests.builders.models import H100
 from tests.e2e.fleet import daemon_pod
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, plan
@@ -83,9 +83,7 @@ class GpuNode:
         self._pod_resources = Kubelet(self.kubelet.paths.root, clock=time.monotonic, wall_clock=time.time)
 
     def start(self) -> None:
-        model = model_for_product(PRODUCT)
-        assert model is not None
-        machine.create(self.machine, [(model, {"mig_enabled": on}) for on in self._mig], seed=self.name)
+        machine.create(self.machine, [(H100, {"mig_enabled": on}) for on in self._mig], seed=self.name)
         toolkit.install(self.folder / "driver", self.cdi, machine.DRIVER_VERSION, range(len(self._mig)))
         self.kubelet.start()
         eventually(self._running_daemons, f"DaemonSet pods run on {self.name}", SECONDS)

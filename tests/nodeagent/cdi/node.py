@@ -5,10 +5,10 @@ from pathlib import Path
 from nodeagent.cdi.publisher import Published, SpecificationPublisher
 from nodeagent.handover.cdi import qualified_name
 from nodeagent.handover.config import Device, DeviceKind
-from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
-from partitioning.layouts import Instance
+from nodeagent.hardware.driver import ObservedGpu
 from sandbox import cdi as runtime
 from sandbox.driver import toolkit
+from tests.builders.observed import instance
 
 VERSION = "580.1.2"
 MPS = Path("/run/mps")
@@ -48,13 +48,6 @@ class CdiNode:
         return {node.path: (node.major, node.minor) for node in got.nodes}
 
 
-INSTANCE = GpuInstance(
-    id=1,
-    placed=Instance(profile="1g.10gb", start=0, size=1),
-    compute_slices=1,
-    compute=(ComputeInstance(id=0, slices=1, uuid="MIG-a"),),
-)
-OTHER_COMPUTE = ComputeInstance(id=0, slices=1, uuid="MIG-b")
-GPU = ObservedGpu(index=0, uuid="GPU-1", minor=0, instances=(INSTANCE,))
+GPU = ObservedGpu(index=0, uuid="GPU-1", minor=0, instances=(instance(number=1, uuid="MIG-a"),))
 MIG = Device(id="MIG-a", resource="nvidia.com/mig-1g.10gb", gpu="GPU-1", kind=DeviceKind.MIG)
 WHOLE = Device(id="GPU-1", resource="nvidia.com/gpu", gpu="GPU-1", kind=DeviceKind.WHOLE)

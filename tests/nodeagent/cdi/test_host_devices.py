@@ -10,18 +10,14 @@ import yaml
 from nodeagent.cdi.driver_files import read_document
 from nodeagent.cdi.host_devices import HostDevices
 from nodeagent.handover.files import replace_file
-from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
-from partitioning.layouts import Instance
+from nodeagent.hardware.driver import ObservedGpu
 from sandbox.driver import toolkit
+from tests.builders.observed import instance
 
 
 def gpu(*ids: int) -> ObservedGpu:
-    placed = Instance(profile="1g.10gb", start=0, size=1)
-    instances = (
-        GpuInstance(id=n, placed=placed, compute_slices=1, compute=(ComputeInstance(id=0, slices=1, uuid=f"MIG-{n}"),))
-        for n in ids
-    )
-    return ObservedGpu(index=0, uuid="GPU-1", minor=0, instances=tuple(instances))
+    instances = tuple(instance(number=n, uuid=f"MIG-{n}") for n in ids)
+    return ObservedGpu(index=0, uuid="GPU-1", minor=0, instances=instances)
 
 
 class Host:

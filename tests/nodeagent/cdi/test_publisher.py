@@ -11,7 +11,8 @@ from nodeagent.handover.cdi import FILE_NAME, NamedDevices, qualified_name
 from nodeagent.handover.files import Unreadable
 from nodeagent.hardware.driver import ObservedGpu
 from sandbox import cdi as runtime
-from tests.nodeagent.cdi.node import GPU, INSTANCE, MIG, MPS, OTHER_COMPUTE, VERSION, WHOLE, CdiNode
+from tests.builders.observed import instance
+from tests.nodeagent.cdi.node import GPU, MIG, MPS, VERSION, WHOLE, CdiNode
 
 
 def test_container_gets_exactly_the_nodes_of_its_device(node: CdiNode) -> None:
@@ -133,7 +134,7 @@ def test_names_are_read_again_when_the_file_changes(node: CdiNode) -> None:
 def test_capability_file_that_cannot_be_read_concerns_its_gpu_only(
     node: CdiNode, break_it: Callable[[Path], object]
 ) -> None:
-    other = replace(GPU, index=1, uuid="GPU-2", minor=1, instances=(replace(INSTANCE, compute=(OTHER_COMPUTE,)),))
+    other = replace(GPU, index=1, uuid="GPU-2", minor=1, instances=(instance(number=1, uuid="MIG-b"),))
     on_other = replace(MIG, id="MIG-b", gpu="GPU-2")
     for where, minor in (("gpu1/mig/gi1", 147), ("gpu1/mig/gi1/ci0", 148)):
         node.capability(where, minor)

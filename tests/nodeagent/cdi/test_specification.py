@@ -13,9 +13,9 @@ from nodeagent.cdi.driver_files import DriverFiles, NoDriverFiles, driver_files
 from nodeagent.cdi.specification import Specification, common_edits, device_edits, newer_version
 from nodeagent.handover.cdi import FILE_NAME
 from nodeagent.handover.config import Device, DeviceKind
-from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
-from partitioning.layouts import Instance
+from nodeagent.hardware.driver import ObservedGpu
 from sandbox import cdi as runtime
+from tests.builders.observed import instance
 
 SCHEMAS = Path(__file__).parent / "schema"
 MPS_ROOT = Path("/run/gpuplan/mps")
@@ -23,13 +23,7 @@ NUMBERS = DeviceNumbers(
     majors={"nvidia": 195, "nvidia-uvm": 510, "nvidia-caps": 511},
     capabilities={(2, 9, None): 354, (2, 9, 0): 355},
 )
-INSTANCE = GpuInstance(
-    id=9,
-    placed=Instance(profile="1g.10gb", start=2, size=1),
-    compute_slices=1,
-    compute=(ComputeInstance(id=0, slices=1, uuid="MIG-a"),),
-)
-GPU = ObservedGpu(index=0, uuid="GPU-1", minor=2, instances=(INSTANCE,))
+GPU = ObservedGpu(index=0, uuid="GPU-1", minor=2, instances=(instance(start=2, number=9, uuid="MIG-a"),))
 MIG = Device(id="MIG-a", resource="nvidia.com/mig-1g.10gb", gpu="GPU-1", kind=DeviceKind.MIG)
 WHOLE = Device(id="GPU-1", resource="nvidia.com/gpu", gpu="GPU-1", kind=DeviceKind.WHOLE)
 SLICE = Device(

@@ -9,7 +9,7 @@ import pytest
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.desired.target import MigTarget, Refused, Target, target
 from nodeagent.hardware.driver import MigMode, ObservedGpu
-from tests.nodeagent.conftest import H100
+from tests.builders.models import H100
 from tests.nodeagent.items import mig
 
 GPU = ObservedGpu(index=0, uuid="GPU-1", name="H100", model=H100, mig_mode=MigMode.ENABLED)

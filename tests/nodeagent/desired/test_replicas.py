@@ -5,7 +5,7 @@ import pytest
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.desired.target import MpsTarget, OfNode, Refused, target
 from nodeagent.hardware.driver import ObservedGpu
-from tests.nodeagent.conftest import H100
+from tests.builders.models import H100
 from tests.nodeagent.items import replicas
 
 GPU = ObservedGpu(index=0, uuid="GPU-1", name="H100", model=H100)

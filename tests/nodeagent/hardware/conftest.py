@@ -9,7 +9,7 @@ from partitioning.models import GpuModel
 from sandbox.driver.machine import GpuOptions, create
 from sandbox.driver.state import Quirks
 from tests import faults
-from tests.nodeagent.conftest import H100, T4
+from tests.builders.models import H100, T4
 from tests.nodeagent.hardware.machine import Machine
 
 QUIRKS: list[Quirks] = [{}, {"compute_info_device": "mig", "mig_index_gaps": True, "compute_variants": True}]

@@ -16,7 +16,7 @@ from partitioning.layouts import Instance
 from sandbox.driver import processes
 from sandbox.driver.status import Status
 from tests import faults, incidents
-from tests.nodeagent.conftest import H100
+from tests.builders.models import H100
 from tests.nodeagent.hardware.machine import NVML, Machine, make, parent
 
 COMPUTE_PROFILES = "nvmlGpuInstanceGetComputeInstanceProfileInfo"

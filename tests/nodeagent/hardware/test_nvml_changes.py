@@ -17,7 +17,7 @@ from sandbox.driver import processes
 from sandbox.driver.machine import create
 from sandbox.driver.status import Status
 from tests import faults, incidents
-from tests.nodeagent.conftest import H100
+from tests.builders.models import H100
 from tests.nodeagent.hardware.machine import NVML, Machine, make
 
 

@@ -3,24 +3,16 @@
 from dataclasses import replace
 
 from nodeagent.handover.config import Device, DeviceKind
-from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
+from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.observed.orphans import OrphanBook, orphans
-from partitioning.layouts import Instance
+from tests.builders.observed import instance
 from tests.nodeagent.halves import THREE
 
 A, B, C = (f"MIG-{letter * 8}-1111-5222-8333-444444444444" for letter in "abc")
 
 
 def gpu(index: int, *uuids: str, problem: str = "") -> ObservedGpu:
-    instances = tuple(
-        GpuInstance(
-            id=n,
-            placed=Instance(start=n, size=1, profile="1g.10gb"),
-            compute_slices=1,
-            compute=(ComputeInstance(id=0, slices=1, uuid=uuid),),
-        )
-        for n, uuid in enumerate(uuids)
-    )
+    instances = tuple(instance(start=n, number=n, uuid=uuid) for n, uuid in enumerate(uuids))
     return ObservedGpu(index=index, uuid=f"GPU-{index}", instances=instances, problem=problem)
 
 

@@ -5,24 +5,20 @@ from typing import Any
 import pytest
 
 from nodeagent.observed.pods import PodBook, parse_pod
+from tests.builders import objects
 from tests.clock import Clock
-from tests.nodeagent.items import RUNNING
+from tests.nodeagent.items import RUNNING, Raw, started
 
 R, S = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
-Raw = dict[str, Any]
 
 
 def container(name: str, count: int = 0, resource: str = R, **more: str) -> Raw:
-    limits = {resource: str(count)} if count else {}
-    return {"name": name, "resources": {"limits": limits}, **more}
+    return objects.container(name, {resource: count} if count else {}, **more)
 
 
 def raw(*containers: Raw, init: tuple[Raw, ...] = (), status: Raw | None = None, **spec: Any) -> Raw:
-    return {
-        "metadata": {"namespace": "a", "name": "b", "uid": "u"},
-        "spec": {"initContainers": list(init), "containers": list(containers), **spec},
-        "status": status or {},
-    }
+    fields = {"containers": containers, "initContainers": list(init), "status": status or {}, **spec}
+    return objects.pod("b", namespace="a", uid="u", **fields)
 
 
 SIDECAR = {"restartPolicy": "Always"}
@@ -185,7 +181,7 @@ def test_a_pod_that_runs_again_has_not_ended() -> None:
 def test_a_finished_pod_whose_containers_are_reported_running_ends_after_grace_and_slack() -> None:
     clock = Clock()
     book = PodBook(clock=clock, slack_seconds=30)
-    status = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
+    status = started("Failed")
     pod = parse_pod(raw(container("c", 1), status=status, terminationGracePeriodSeconds=10))
     book.on_event(("a", "b"), None, pod)
     assert [found.ended for found in book.observed().pods] == [False]

@@ -9,7 +9,7 @@ from nodeagent.handover.rival_sockets import rival_sockets
 from nodeagent.observed.pods import parse_pod
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
-from tests.nodeagent.items import RUNNING, Raw, mig, mps
+from tests.nodeagent.items import Raw, mig, mps, operator_pod, started
 from tests.nodeagent.world import World
 
 pytestmark = pytest.mark.slow
@@ -19,15 +19,10 @@ PLUGINS = "/var/lib/kubelet/device-plugins"
 
 
 def plugin_pod(labels: dict[str, str], path: str = PLUGINS, phase: str = "Running") -> Raw:
-    return {
-        "metadata": {"namespace": "gpu-operator", "name": "nvidia-x", "uid": "n", "labels": labels},
-        "spec": {"containers": [{"name": "main"}], "volumes": [{"name": "p", "hostPath": {"path": path}}]},
-        "status": {
-            "phase": phase,
-            "startTime": "t",
-            "containerStatuses": [RUNNING] if phase == "Running" else [{"name": "main", "state": {"terminated": {}}}],
-        },
-    }
+    status = started(phase)
+    if phase != "Running":
+        status["containerStatuses"] = [{"name": "main", "state": {"terminated": {}}}]
+    return operator_pod("nvidia-x", labels, path, status=status)
 
 
 def start_rival(world: World) -> None:

@@ -5,6 +5,7 @@ import pytest
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.handover.config import Allocation, write_ledger
 from nodeagent.observed.kubelet import CheckpointEntry
+from tests.builders.objects import pod
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import NODE, mig
 from tests.nodeagent.world import World
@@ -26,11 +27,9 @@ def test_a_young_kubelet_is_not_believed(world: World, age_seconds: float | None
 
 def test_a_kubelet_that_does_not_list_a_pod_it_has_handled_is_not_believed(world: World) -> None:
     key = ("kube-system", "proxy")
-    world.pods[key] = {
-        "metadata": {"namespace": "kube-system", "name": "proxy", "uid": "x"},
-        "spec": {"nodeName": NODE, "containers": [{"name": "main"}]},
-        "status": {"phase": "Running", "startTime": "t"},
-    }
+    world.pods[key] = pod(
+        "proxy", namespace="kube-system", requests={}, node=NODE, status={"phase": "Running", "startTime": "t"}
+    )
     replace_both(world)
 
     world.settle()

@@ -1,9 +1,10 @@
 """Pods as witnesses when List lies: what one may still hold is not destroyed, and the status names the pod."""
 
 from nodeagent.handover.config import write_ledger
+from tests.builders.objects import container, pod
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, replace_both
-from tests.nodeagent.items import NODE, RUNNING
+from tests.nodeagent.items import NODE, started
 from tests.nodeagent.world import World
 
 
@@ -42,11 +43,7 @@ def test_a_force_deleted_pod_keeps_its_device_over_a_restart_of_the_agent_too(wo
 
 def test_a_vanished_pod_that_was_never_listed_makes_its_resource_unknown(world: World) -> None:
     key = ("default", "early")
-    world.pods[key] = {
-        "metadata": {"namespace": "default", "name": "early", "uid": "early-uid"},
-        "spec": {"nodeName": NODE, "containers": [{"name": "main", "resources": {"limits": {THREE: "1"}}}]},
-        "status": {"phase": "Pending"},
-    }
+    world.pods[key] = pod("early", requests={THREE: 1}, node=NODE)
     world.run()
     del world.pods[key]
     replace_both(world)
@@ -63,7 +60,7 @@ def test_a_vanished_pod_that_was_never_listed_makes_its_resource_unknown(world: 
 def test_a_patched_phase_frees_nothing(world: World) -> None:
     holder = world.pod(THREE)
     world.run()
-    world.pods[holder]["status"] = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
+    world.pods[holder]["status"] = started("Failed")
     world.forget(holder)
     replace_both(world)
 
@@ -73,7 +70,7 @@ def test_a_patched_phase_frees_nothing(world: World) -> None:
 
     # The kubelet lists it again, without devices, permanently.
     world.kubelet.known.add(holder)
-    world.pods[holder]["status"] = {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]}
+    world.pods[holder]["status"] = started()
     world.settle()
     assert "default/p1" in world.gpu_status()["message"]
 
@@ -87,7 +84,7 @@ def test_a_failed_pod_that_is_not_listed_does_not_blind_the_node_permanently(wor
     world.run()
     world.end_container(holder)
     world.forget(holder)
-    world.pods[holder]["status"] = {"phase": "Failed", "startTime": "t", "containerStatuses": [RUNNING]}
+    world.pods[holder]["status"] = started("Failed")
     replace_both(world)
     world.settle(20)
     assert world.layout().count("3g.40gb") >= 1
@@ -121,12 +118,10 @@ def test_a_shortfall_makes_one_resource_unknown_and_names_the_pod(make_world: Ma
 
 def test_plain_init_containers_hold_devices_unlisted(world: World) -> None:
     key = ("default", "with-init")
-    init = {"name": "init", "resources": {"limits": {THREE: "1"}}}
-    world.pods[key] = {
-        "metadata": {"namespace": "default", "name": "with-init", "uid": "i"},
-        "spec": {"nodeName": NODE, "initContainers": [init], "containers": [{"name": "main"}]},
-        "status": {"phase": "Running", "startTime": "t"},
-    }
+    init = container("init", {THREE: 1})
+    world.pods[key] = pod(
+        "with-init", requests={}, node=NODE, initContainers=[init], status={"phase": "Running", "startTime": "t"}
+    )
     world.kubelet.known.add(key)
     replace_both(world)
 

@@ -3,8 +3,10 @@
 import pytest
 
 from nodeagent.handover.files import identity
-from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
-from tests.nodeagent.items import mig, mps
+from tests.builders.models import T4
+from tests.builders.objects import pod
+from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
+from tests.nodeagent.items import NODE, mig, mps
 
 
 def test_partitions_an_empty_gpu_at_the_exact_placements_and_advertises_them(make_world: MakeWorld) -> None:
@@ -248,14 +250,12 @@ def test_a_refused_pod_is_reported_once_and_not_by_every_later_agent(make_world:
     world = make_world(cut(("3g.40gb", 4)))
     world.settle(3)
     old, new = ("default", "old"), ("default", "new")
-    container = {"name": "main", "resources": {"limits": {"nvidia.com/mig-3g.40gb": "1"}}}
+    requests = {"nvidia.com/mig-3g.40gb": 1}
     why = "Allocate failed due to can't allocate unregistered device nvidia.com/mig-3g.40gb, which is unexpected"
     for key, began in ((old, "t0999"), (new, "t1999")):  # before and after the agent's start, as its clock writes it
-        world.pods[key] = {
-            "metadata": {"namespace": key[0], "name": key[1], "uid": key[1], "creationTimestamp": "t0001"},
-            "spec": {"nodeName": "gpu-node-1", "containers": [container]},
-            "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": began, "message": why},
-        }
+        status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": began, "message": why}
+        metadata = {"creationTimestamp": "t0001"}
+        world.pods[key] = pod(key[1], requests=requests, node=NODE, metadata=metadata, status=status)
     world.settle(3)
     assert [name for name, reason, _ in world.events if reason == "PartitionGone"] == ["new"]
 

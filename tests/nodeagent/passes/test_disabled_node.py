@@ -5,7 +5,8 @@ import pytest
 from crds.v1alpha1 import names
 from nodeagent.handover.mps_state import MpsState, hold_lock, write_mps
 from tests import incidents
-from tests.nodeagent.conftest import T4, MakeWorld, cut, plain
+from tests.builders.models import T4
+from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.items import mig, mps, whole
 from tests.nodeagent.world import World
 

@@ -5,11 +5,11 @@ import pytest
 from crds.v1alpha1.gpu_operator import UPGRADE_STATE, driver_unloads
 from nodeagent.hardware.nvml_calls import NVML
 from tests import incidents
-from tests.nodeagent.conftest import T4, MakeWorld, model, plain
+from tests.builders.models import MODELS, T4
+from tests.nodeagent.conftest import MakeWorld, plain
 from tests.nodeagent.items import mig, mps
 from tests.nodeagent.world import World
 
-A100 = model("NVIDIA-A100-SXM4-80GB")
 SLICE = "nvidia.com/mig-3g.40gb"
 PAUSED = {"nvidia.com/gpu.deploy.driver": "true", "nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade"}
 
@@ -29,7 +29,7 @@ def closed() -> bool:
 @pytest.fixture
 def halves(make_world: MakeWorld) -> World:
     """An A100, which keeps its MIG mode, in two halves."""
-    world = make_world((A100, {"mig_enabled": True}))
+    world = make_world((MODELS["A100-80GB"], {"mig_enabled": True}))
     world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
     world.settle()
     return world

@@ -6,7 +6,8 @@ from nodeagent.handover.config import DeviceKind, Problem
 from sandbox.driver import processes
 from sandbox.driver.status import Status
 from tests import faults, incidents
-from tests.nodeagent.conftest import T4, MakeWorld, plain
+from tests.builders.models import T4
+from tests.nodeagent.conftest import MakeWorld, plain
 from tests.nodeagent.items import mps, whole
 from tests.nodeagent.world import World
 

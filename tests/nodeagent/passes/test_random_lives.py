@@ -16,8 +16,9 @@ from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuInstance
 from partitioning.packing import Packed, pack
 from sandbox.driver import processes
+from tests.builders.models import H100
 from tests.drawn import examples
-from tests.nodeagent.conftest import H100, cut, plain
+from tests.nodeagent.conftest import cut, plain
 from tests.nodeagent.items import Raw, mig, mps, whole
 from tests.nodeagent.watched import Killed
 from tests.nodeagent.world import World

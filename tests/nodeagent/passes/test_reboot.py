@@ -4,8 +4,6 @@ from typing import Any
 
 import pynvml
 
-from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
-from partitioning.layouts import Instance
 from tests import faults, incidents
 from tests.nodeagent.conftest import MakeWorld, empty, plain
 from tests.nodeagent.halves import THREE
@@ -69,16 +67,3 @@ def test_a_pod_whose_instance_the_restart_took_is_named(make_world: MakeWorld) -
     world.finish(key)
     world.settle()
     assert "message" not in world.gpu_status()
-
-
-def gpu(index: int, *uuids: str, problem: str = "") -> ObservedGpu:
-    instances = tuple(
-        GpuInstance(
-            id=n,
-            placed=Instance(start=n, size=1, profile="1g.10gb"),
-            compute_slices=1,
-            compute=(ComputeInstance(id=0, slices=1, uuid=uuid),),
-        )
-        for n, uuid in enumerate(uuids)
-    )
-    return ObservedGpu(index=index, uuid=f"GPU-{index}", instances=instances, problem=problem)

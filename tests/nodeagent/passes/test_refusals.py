@@ -8,8 +8,9 @@ import pytest
 from partitioning.layouts import Instance
 from sandbox.driver.status import Status
 from tests import faults, incidents
-from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
-from tests.nodeagent.items import RUNNING, mig, mps, replicas, whole
+from tests.builders.models import T4
+from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
+from tests.nodeagent.items import mig, mps, operator_pod, replicas, whole
 
 NVML: Any = pynvml
 
@@ -218,13 +219,9 @@ def test_a_driver_without_answers_leaves_the_advertised_list_unchanged(make_worl
 
 def test_nothing_is_partitioned_alongside_nvidias_mig_manager(make_world: MakeWorld) -> None:
     world = make_world(cut(("2g.20gb", 0)), *empty(), plain())
-    world.pods["gpu-operator", "nvidia-mig-manager-x"] = {
-        "metadata": {"namespace": "gpu-operator", "name": "nvidia-mig-manager-x", "uid": "m"},
-        "spec": {"containers": [{"name": "main"}], "volumes": [{"name": "host-sys", "hostPath": {"path": "/sys"}}]},
-        "status": {"phase": "Running", "startTime": "t", "containerStatuses": [RUNNING]},
-    }
-    world.pods["gpu-operator", "nvidia-mig-manager-x"]["metadata"]["labels"] = {"app": "nvidia-mig-manager"}
-    world.kubelet.known.add(("gpu-operator", "nvidia-mig-manager-x"))
+    key = ("gpu-operator", "nvidia-mig-manager-x")
+    world.pods[key] = operator_pod(key[1], {"app": "nvidia-mig-manager"}, "/sys")
+    world.kubelet.known.add(key)
     world.apply(mig(0, ("2g.20gb", 0)), mig(1, ("7g.80gb", 0)), mps(2, 10))
 
     world.settle()
@@ -238,7 +235,7 @@ def test_nothing_is_partitioned_alongside_nvidias_mig_manager(make_world: MakeWo
     assert world.condition("OwnershipConflict")["status"] == "True"
     assert "pod gpu-operator/nvidia-mig-manager-x" in world.condition("OwnershipConflict")["message"]
 
-    del world.pods["gpu-operator", "nvidia-mig-manager-x"]
+    del world.pods[key]
     world.kubelet.known.clear()
     world.settle()
     assert world.found(1) == ("Ready", "Confirmed")

@@ -7,7 +7,8 @@ import pytest
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.report.publish import same
-from tests.nodeagent.conftest import T4, MakeWorld, cut, empty, plain
+from tests.builders.models import T4
+from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import Raw, mig
 from tests.nodeagent.report.schema import check
 

@@ -1,12 +1,14 @@
 """Targets and changes of one GPU, as pure functions: what must never happen, whatever exists there and is in use."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.desired.target import MigTarget, MpsTarget, Refused, WholeTarget, target
 from nodeagent.handover.config import DeviceKind
-from nodeagent.hardware.driver import ComputeInstance, GpuInstance, MigMode, ObservedGpu
+from nodeagent.hardware.driver import MigMode, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mig_partition, mps_partition, whole
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.steps.changes import GpuChange, gpu_change
@@ -14,7 +16,8 @@ from nodeagent.steps.judged import JudgedGpu
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.mps import MAX_CLIENTS, slice_of_gb
 from partitioning.packing import Packed, pack
-from tests.nodeagent.conftest import H100
+from tests.builders.models import H100
+from tests.builders.observed import instance
 from tests.nodeagent.items import mig
 
 PROFILES = [spec.name for spec in H100.profiles]
@@ -35,16 +38,11 @@ def layouts(draw: st.DrawFn) -> Layout:
 
 
 def gpu(layout: Layout, half_made: frozenset[Instance] = frozenset()) -> ObservedGpu:
-    instances = []
-    for n, place in enumerate(layout):
-        spec = H100.profile(place.profile)
-        assert spec is not None
-        compute = ComputeInstance(id=0, slices=spec.compute_slices, uuid=f"MIG-{place.start}")
-        parts = () if place in half_made else (compute,)
-        instances.append(GpuInstance(id=n, placed=place, compute_slices=spec.compute_slices, compute=parts))
-    return ObservedGpu(
-        index=0, uuid="GPU-0", name="H100", model=H100, mig_mode=MigMode.ENABLED, instances=tuple(instances)
+    instances = tuple(
+        instance(place.profile, place.start, number=n, uuid="" if place in half_made else f"MIG-{place.start}")
+        for n, place in enumerate(layout)
     )
+    return replace(PLAIN, mig_mode=MigMode.ENABLED, instances=instances)
 
 
 VERDICTS = st.sampled_from(
@@ -100,8 +98,8 @@ def check(change: GpuChange, judged: JudgedGpu) -> None:
         verdict, off = judged.verdict(partition), partition.id in judged.withdrawn
         if held_as_advertised(partition, verdict) or (not off and not verdict.free and not verdict.other_id):
             assert partition.id in listed
-    for instance in change.destroy:
-        assert instance.half_made or instance.uuid in judged.released
+    for destroyed in change.destroy:
+        assert destroyed.half_made or destroyed.uuid in judged.released
 
 
 def held_as_advertised(partition: Partition, verdict: Verdict) -> bool:

@@ -7,7 +7,6 @@ import pytest
 
 from nodeagent.desired.target import Unchanged
 from nodeagent.hardware.driver import (
-    ComputeInstance,
     GpuInstance,
     GpuLostError,
     MigMode,
@@ -17,11 +16,12 @@ from nodeagent.steps.actuator import Actuator
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.journal import Action, Intent, Journal
 from partitioning.layouts import Instance
+from tests.builders.observed import instance
 from tests.clock import Clock
 
-PLACED = Instance(start=4, size=4, profile="3g.40gb")
-WHOLE = GpuInstance(id=1, placed=PLACED, compute_slices=3, compute=(ComputeInstance(id=0, slices=3, uuid="MIG-1"),))
-HALF = GpuInstance(id=1, placed=PLACED, compute_slices=3)
+WHOLE = instance("3g.40gb", 4)
+HALF = instance("3g.40gb", 4, uuid="")
+PLACED = WHOLE.placed
 
 
 def gpu(*instances: GpuInstance, problem: str = "") -> ObservedGpu:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from partitioning.models import GpuModel, known_models
 from sandbox.driver import machine
 from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions
 from sandbox.driver.state import Quirks
+from tests.builders.models import MODELS
 from tests.sandbox.driver.calls import nvml
 
 Simulate = Callable[..., Path]
@@ -34,7 +34,7 @@ def simulate(state_file: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Sim
     ) -> Path:
         store = machine.create(
             state_file,
-            [(model(key), GpuOptions(**options)) for key in keys],  # type: ignore[typeddict-item] # passed through
+            [(MODELS[key], GpuOptions(**options)) for key in keys],  # type: ignore[typeddict-item] # passed through
             "test",
             driver_version=driver_version,
             quirks=quirks,
@@ -49,7 +49,3 @@ def simulate(state_file: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Sim
         uninstall()
     unexpected = [record.getMessage() for record in caplog.records if record.name.startswith("sandbox.driver")]
     assert unexpected == [], "the simulated driver broke where the real one would have crashed"
-
-
-def model(key: str) -> GpuModel:
-    return next(model for model in known_models() if model.key == key)

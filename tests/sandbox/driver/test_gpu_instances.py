@@ -2,17 +2,16 @@
 
 import pytest
 
-from partitioning.models import known_models
 from sandbox.driver import machine
 from sandbox.driver.boards import board_of
 from sandbox.driver.gpu_instances import create_gpu_instance
 from sandbox.driver.state import GpuState, Machine
 from sandbox.driver.status import Refused, Status
+from tests.builders.models import MODELS
 
 
 def one_gpu(key: str) -> tuple[Machine, GpuState]:
-    model = next(model for model in known_models() if model.key == key)
-    state = machine.create_state([(model, {"mig_enabled": True})], "ids")
+    state = machine.create_state([(MODELS[key], {"mig_enabled": True})], "ids")
     return state, state["gpus"][0]
 
 

@@ -8,6 +8,7 @@ import pytest
 from sandbox.driver import processes
 from sandbox.driver.store import Store
 from tests import incidents
+from tests.builders.models import MODELS
 from tests.sandbox.driver.calls import (
     code_of,
     compute_instances,
@@ -24,7 +25,7 @@ from tests.sandbox.driver.calls import (
     placements,
     profiles,
 )
-from tests.sandbox.driver.conftest import Simulate, model
+from tests.sandbox.driver.conftest import Simulate
 
 INVALID, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, IN_USE, NO_ROOM = 2, 3, 4, 6, 19, 23
 
@@ -227,7 +228,7 @@ def test_gpus_without_mig_say_so(simulate: Simulate) -> None:
 @pytest.mark.parametrize("key", ["A30-24GB", "A100-40GB", "H100-80GB", "B200-180GB", "RTX-PRO-6000-BLACKWELL-96GB"])
 def test_the_catalogue_is_what_nvml_tells(simulate: Simulate, key: str) -> None:
     simulate(key, mig_enabled=True)
-    catalogued = model(key)
+    catalogued = MODELS[key]
     found = profiles(gpu())
     assert sorted(found) == sorted(spec.profile_id for spec in catalogued.profiles)
     for spec in catalogued.profiles:

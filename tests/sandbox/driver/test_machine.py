@@ -13,15 +13,16 @@ from sandbox.driver.identity import gpu_uuid, mig_uuid
 from sandbox.driver.machine import GpuOptions
 from sandbox.driver.procfs import proc_of
 from sandbox.driver.store import Store
+from tests.builders.models import MODELS
 from tests.sandbox.driver.calls import gpu as gpu_handle
 from tests.sandbox.driver.calls import mig_devices, nvml
-from tests.sandbox.driver.conftest import Simulate, model
+from tests.sandbox.driver.conftest import Simulate
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_the_same_arguments_make_the_same_machine(tmp_path: Path) -> None:
-    gpus = [(model("H100-80GB"), GpuOptions(mig_enabled=True, instances=[("3g.40gb", 4), ("1g.10gb", 0)]))] * 2
+    gpus = [(MODELS["H100-80GB"], GpuOptions(mig_enabled=True, instances=[("3g.40gb", 4), ("1g.10gb", 0)]))] * 2
     for name in ("one.json", "two.json"):
         machine.create(tmp_path / name, gpus, "node-a")
     assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text()
@@ -49,7 +50,7 @@ def test_a_machine_can_start_cut(simulate: Simulate) -> None:
 )
 def test_impossible_hardware_is_refused(key: str, options: GpuOptions, problem: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=problem):
-        machine.create(tmp_path / "m.json", [(model(key), options)], 1)
+        machine.create(tmp_path / "m.json", [(MODELS[key], options)], 1)
     assert not (tmp_path / "m.json").exists()
 
 
@@ -65,7 +66,7 @@ def test_uuids_follow_the_drivers_rule() -> None:
 
 
 def test_a_failed_write_leaves_no_trace(tmp_path: Path) -> None:
-    store = machine.create(tmp_path / "m.json", [(model("T4"), {})], 1)
+    store = machine.create(tmp_path / "m.json", [(MODELS["T4"], {})], 1)
     before = store.path.read_text()
 
     def fail_midway() -> None:
@@ -81,7 +82,7 @@ def test_a_failed_write_leaves_no_trace(tmp_path: Path) -> None:
 
 def test_readers_see_each_write_at_once(tmp_path: Path) -> None:
     """Many fast writes through one store, read through another that caches."""
-    path = machine.create(tmp_path / "m.json", [(model("T4"), {})], 1).path
+    path = machine.create(tmp_path / "m.json", [(MODELS["T4"], {})], 1).path
     writer, reader = Store(path), Store(path)
     for expected in range(1, 200):
         with writer.writing() as state:
@@ -91,7 +92,7 @@ def test_readers_see_each_write_at_once(tmp_path: Path) -> None:
 
 
 def test_threads_share_a_store(tmp_path: Path) -> None:
-    store = machine.create(tmp_path / "m.json", [(model("T4"), {})], 1)
+    store = machine.create(tmp_path / "m.json", [(MODELS["T4"], {})], 1)
 
     def count() -> None:
         for _ in range(50):

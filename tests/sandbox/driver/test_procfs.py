@@ -6,13 +6,13 @@ from nodeagent.cdi.device_numbers import read_device_numbers
 from sandbox.driver import machine
 from sandbox.driver.machine import GpuOptions
 from sandbox.driver.procfs import capability_minor, proc_of
-from tests.sandbox.driver.conftest import model
+from tests.builders.models import MODELS
 
 
 def test_each_live_instance_has_a_capability_file(tmp_path: Path) -> None:
     gpus = [
-        (model("H100-80GB"), GpuOptions()),
-        (model("H100-80GB"), GpuOptions(mig_enabled=True, instances=[("1g.10gb", 2)])),
+        (MODELS["H100-80GB"], GpuOptions()),
+        (MODELS["H100-80GB"], GpuOptions(mig_enabled=True, instances=[("1g.10gb", 2)])),
     ]
     store = machine.create(tmp_path / "m.json", gpus, "seed")
     numbers = read_device_numbers(proc_of(store.path))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from partitioning.models import GpuModel, known_models
 from sandbox.driver.machine import GpuOptions, create, observe
 from sandbox.nvidia_plugin.mps_daemon import MpsControlDaemon, tell
 from sandbox.nvidia_plugin.plugin import NvidiaDevicePlugin
+from tests.builders.models import MODELS
 from tests.sandbox.kubelet.conftest import KubeletBench
 from tests.waiting import eventually
 
@@ -20,16 +20,12 @@ def mps(replicas: int, more: str = "") -> str:
     return f"version: v1\nsharing: {{mps: {{{more}resources: [{{name: nvidia.com/gpu, replicas: {replicas}}}]}}}}\n"
 
 
-def model(key: str) -> GpuModel:
-    return next(model for model in known_models() if model.key == key)
-
-
 class BothPrograms:
     """Both programs and their one config file, on a kubelet."""
 
     def __init__(self, root: Path, *options: GpuOptions, key: str = "H100-80GB") -> None:
         self.machine, self.mps_root = root / "machine.json", root / "m"
-        create(self.machine, [(model(key), option) for option in options or ({}, {})], "seed")
+        create(self.machine, [(MODELS[key], option) for option in options or ({}, {})], "seed")
         self.text = PLAIN
         self.now = 0.0
         self.bench = KubeletBench(root)

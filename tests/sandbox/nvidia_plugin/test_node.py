@@ -8,13 +8,13 @@ import pytest
 
 from crds.v1alpha1 import paths
 from kube import apply, clients
-from partitioning.models import model_for_name
 from sandbox.apiserver import ApiServer
 from sandbox.driver.machine import create, observe
 from sandbox.mps import clients as mps_clients
 from sandbox.nvidia_plugin.node import CONFIG_LABEL, CONFIG_MAP, NAMESPACE, Timings
 from sandbox.nvidia_plugin.plugin import NvidiaDevicePlugin
 from sandbox.nvidia_plugin.pods import DISCOVERY, MPS_DAEMON, PLUGIN, DaemonSet
+from tests.builders.models import H100
 from tests.clock import Clock
 from tests.sandbox.kubelet.conftest import KubeletBench, root
 from tests.sandbox.nvidia_plugin.watched import WatchedNode
@@ -43,9 +43,7 @@ class WatchedNodeRig:
         apply.create(self.api, paths.NODES, {"metadata": {"name": "n"}})
         data = {"default": PLAIN, "a": mps(4), "b": mps(2)}
         apply.create(self.api, MAP, {"metadata": {"name": CONFIG_MAP}, "data": data})
-        model = model_for_name("NVIDIA H100 80GB HBM3")
-        assert model is not None
-        create(root / "machine.json", [(model, {})], "seed")
+        create(root / "machine.json", [(H100, {})], "seed")
         self.bench = KubeletBench(root / "kubelet")
         self.bench.kubelet()
         self.bench.wait_serving()

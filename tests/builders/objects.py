@@ -101,6 +101,21 @@ def node(
     }
 
 
+def config_map(name: str, data: Mapping[str, str], *, namespace: str = "default") -> Json:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
+
+
+def lease(name: str, spec: Json | None = None, **metadata: Any) -> Json:
+    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    return {**head, "metadata": {"name": name, **metadata}, "spec": spec or {}}
+
+
+def binding(pod: str, node: str) -> Json:
+    target = {"kind": "Node", "name": node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": target}
+
+
 def item(index: int = 0, *starts: int, profile: str = "1g.10gb") -> Json:
     """An item of a plan with placed instances of one profile."""
     instances = [{"profile": profile, "start": start} for start in starts]

@@ -34,8 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def config_map(name: str = "plugin-configs", **data: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "gpu-operator"}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    return objects.config_map(name, data, namespace="gpu-operator")
 
 
 def node(name: str = "n1", count: int | str = 2, **labels: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from crds.v1alpha1.names import AGENT_MANAGER, ANNOTATION_STATUS_PROBLEM, NAMESP
 from kube import apply, clients
 from kube.leases import lease_path
 from tests.apiserver import ApiServer, Fault, Refuse
-from tests.builders.objects import Json, confirmed, manifest, plan
+from tests.builders.objects import Json, binding, confirmed, lease, manifest, plan
 from tests.clock import Clock
 
 
@@ -53,13 +53,7 @@ class ApiCluster:
         )
 
     def bind(self, name: str, node: str) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": name},
-            "target": {"kind": "Node", "name": node},
-        }
-        apply.create(self.api, f"/api/v1/namespaces/default/pods/{name}/binding", body)
+        apply.create(self.api, f"/api/v1/namespaces/default/pods/{name}/binding", binding(name, node))
 
     def agent_status(self, name: str, status: Json) -> Json:
         """What the node's agent writes."""
@@ -74,12 +68,8 @@ class ApiCluster:
         return self.agent_status(name, status)
 
     def beat(self, name: str, moment: str) -> None:
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": agent_lease(name), "namespace": NAMESPACE},
-            "spec": {"holderIdentity": name, "renewTime": moment},
-        }
+        spec = {"holderIdentity": name, "renewTime": moment}
+        body = lease(agent_lease(name), spec, namespace=NAMESPACE)
         apply.apply(self.api, lease_path(NAMESPACE, agent_lease(name)), body, manager=AGENT_MANAGER, force=True)
 
     def pin(self, name: str, *items: Json, manager: str = "people") -> Json:

@@ -5,6 +5,7 @@ from typing import Any
 import cel
 import pytest
 
+from tests.builders import objects
 from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 
 KINDS, REQUESTS = "gpuplan-pods", "gpuplan-mps-requests"
@@ -16,8 +17,8 @@ POLICIES = {
 
 
 def container(name: str, *resources: str, count: str = "1", env: str = "") -> dict[str, Any]:
-    variables = {"env": [{"name": "A", "value": "b"}, {"name": env, "value": "all"}]} if env else {}
-    return {"name": name, "resources": {"limits": dict.fromkeys(resources, count)}, **variables}
+    variables: dict[str, Any] = {"env": [{"name": "A", "value": "b"}, {"name": env, "value": "all"}]} if env else {}
+    return objects.container(name, dict.fromkeys(resources, count), **variables)
 
 
 def evaluate(expression: str, variables: dict[str, Any]) -> Any:

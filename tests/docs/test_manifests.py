@@ -16,6 +16,7 @@ from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, PLURAL
 from kube import apply, clients
 from partitioning.resources import classify
 from tests.apiserver import ApiServer
+from tests.builders import objects
 from tests.docs.pages import ROOT, manifests
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -87,13 +88,7 @@ def node(name: str, page: str) -> dict[str, Any]:
         "nvidia.com/gpu.count": "4",
         "nvidia.com/gpu.memory": memory,
     }
-    capacity = {"cpu": "64", "memory": "512Gi", "pods": "110"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"capacity": capacity, "allocatable": capacity},
-    }
+    return objects.node(name, labels=labels)
 
 
 @pytest.mark.parametrize("page", NODES)

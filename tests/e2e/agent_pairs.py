@@ -1,6 +1,7 @@
 """The pairs of the policies about the node agent; see policy_pairs."""
 
 from crds.v1alpha1 import names
+from tests.builders.objects import lease
 from tests.e2e.fleet import KEPT_TAINT
 from tests.e2e.policy_pairs import (
     ADD_TAINT,
@@ -13,7 +14,6 @@ from tests.e2e.policy_pairs import (
     Pair,
     Try,
     event,
-    lease,
     own_lease,
 )
 from tests.e2e.policy_rig import CHANGING, OTHER, OWN, json_patch, merge, post

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds.v1alpha1 import names
+from tests.builders import objects
 from tests.e2e.fleet import EnabledNode
 from tests.e2e.real_cluster import AGENT, APPLY, CONTROLLER, JSON_PATCH, LEASES, MERGE, PLANS, PODS, STRATEGIC
 
@@ -92,9 +93,7 @@ def a_plan(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def lease(name: str, **metadata: Any) -> dict[str, Any]:
-    spec = {"holderIdentity": "e2e"}
-    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-    return {**head, "metadata": {"name": name, **metadata}, "spec": spec}
+    return objects.lease(name, {"holderIdentity": "e2e"}, **metadata)
 
 
 def event(

@@ -17,6 +17,7 @@ from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ScriptedRuntime
 from sandbox.kubelet.settings import Switches
 from tests.builders.models import H100
+from tests.builders.objects import manifest, node
 from tests.e2e.chart_release import Program, Release
 from tests.e2e.fleet import daemon_pod
 from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, call
@@ -58,17 +59,7 @@ class ChartNode:
             names.LABEL_COUNT: "1",
             names.LABEL_MEMORY: "81559",
         }
-        amounts = {"cpu": "8", "memory": "64Gi", "pods": "110"}
-        apply.create(
-            self._cluster.admin,
-            NODES,
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": name, "labels": labels},
-                "status": {"capacity": amounts, "allocatable": amounts},
-            },
-        )
+        apply.create(self._cluster.admin, NODES, manifest(node(name, labels=labels)))
         self._runtime = ScriptedRuntime(GpuContainers(self._machine))
         self._kubelet = Kubelet(
             name,

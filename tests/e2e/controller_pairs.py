@@ -4,6 +4,7 @@ from typing import Any
 
 from crds.v1alpha1 import gpu_operator, names
 from kube import apply
+from tests.builders.objects import lease
 from tests.e2e.policy_pairs import (
     ADD_TAINT,
     EVENTS,
@@ -15,7 +16,6 @@ from tests.e2e.policy_pairs import (
     Pair,
     Try,
     event,
-    lease,
     own_lease,
 )
 from tests.e2e.policy_rig import (

@@ -19,6 +19,7 @@ import yaml
 from kube import apply
 from sandbox.cluster import Cluster, ClusterSettings
 from sandbox.ports import HeldPort
+from tests.builders import objects
 from tests.deploy import alert_cases
 from tests.e2e.rig.containers.debian import unpacked
 from tests.e2e.rig.controlplane import Missing, Places
@@ -171,22 +172,8 @@ class Monitored:
         return [one["name"] for one in sorted(found, key=lambda one: (one["creationTimestamp"], one["name"]))]
 
     def want(self, name: str, resource: str) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "busybox",
-                        "command": ["sleep", "infinity"],
-                        "resources": {"limits": {resource: "1"}},
-                    }
-                ]
-            },
-        }
-        self.cluster.create(body)
+        main = objects.container(limits={resource: "1"}, image="busybox", command=["sleep", "infinity"])
+        self.cluster.create(objects.manifest(objects.pod(name, containers=[main]), status=False))
 
     def end(self, name: str) -> None:
         apply.delete(self.cluster.api, f"{PODS}/{name}", grace_seconds=0)

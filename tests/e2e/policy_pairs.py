@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crds.v1alpha1 import names
+from tests.builders.objects import lease
 from tests.e2e.policy_rig import OTHER, OWN, PolicyRig
 from tests.e2e.real_cluster import NODES, PLANS, Answer
 
@@ -32,10 +33,6 @@ class Pair:
     breaks: Try
     says: str = ""
     """Where the message is an expression: words of what it comes to."""
-
-
-def lease(name: str, **metadata: Any) -> dict[str, Any]:
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name, **metadata}, "spec": {}}
 
 
 def event(component: str, kind: str = names.KIND, about: str = OWN, instance: str = OWN) -> dict[str, Any]:

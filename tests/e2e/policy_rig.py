@@ -14,6 +14,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply
+from tests.builders import objects
 from tests.builders.objects import manifest, pod
 from tests.e2e import fleet
 from tests.e2e.fleet import EnabledNode
@@ -47,8 +48,7 @@ def cut(index: int) -> dict[str, Any]:
 
 def condition(kind: str, status: str) -> dict[str, Any]:
     """A condition of a plan."""
-    texts = {"type": kind, "status": status, "reason": "E2E", "message": ""}
-    return {**texts, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return objects.condition(kind, status, "E2E")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Nodes, pods and readings of plans for the tests of recovery.
 
-`Recorder` keeps every version of every plan; the other functions read or change one cluster.
+`PlanVersions` keeps every version of every plan; the other functions read or change one cluster.
 """
 
 import time
@@ -9,7 +9,7 @@ from typing import Any
 
 from kube import apply
 from sandbox.cluster import Cluster
-from tests.builders.objects import container, manifest, node
+from tests.builders.objects import container, manifest, node, pod
 from tests.e2e.real_cluster import PLANS
 from tests.e2e.test_scenarios import SETTLE_SECONDS
 from tests.waiting import eventually
@@ -53,13 +53,8 @@ def pod_spec(scenario: str, resource: str) -> dict[str, Any]:
 
 def add_pod(found: Cluster, name: str, scenario: str, resource: str, **spec: Any) -> None:
     """`spec` goes before what `pod_spec` has."""
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {**pod_spec(scenario, resource), **spec},
-    }
-    apply.create(found.api, PODS, body)
+    body = pod(name, **{**pod_spec(scenario, resource), **spec})
+    apply.create(found.api, PODS, manifest(body, status=False))
 
 
 def runs(found: Cluster, name: str) -> bool:

@@ -10,6 +10,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply
+from tests.builders.objects import lease
 from tests.e2e.fleet import KEPT_TAINT
 from tests.e2e.real_cluster import CONTROLLER, JSON_PATCH, LEASES, MERGE, NODES, RealCluster, call
 from tests.e2e.test_controller_policy import CHANGING, NAME, POD, controller
@@ -58,9 +59,6 @@ def test_of_a_node_the_removal_of_our_taint(cluster: RealCluster, controller: Ap
 
 
 def test_its_own_lease_and_events(cluster: RealCluster, controller: ApiClient) -> None:
-    def lease(name: str) -> dict[str, Any]:
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": {}}
-
     for name in (names.agent_lease(NAME), "kube-scheduler"):
         refused = call(controller, "POST", LEASES, lease(name))
         assert refused.status == 403

@@ -12,6 +12,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply
+from tests.builders import objects
 from tests.e2e import fleet
 from tests.e2e.real_cluster import (
     APPLY,
@@ -44,13 +45,7 @@ def cut(index: int, instances: list[dict[str, Any]] = SEVEN) -> dict[str, Any]:
 def controller(cluster: RealCluster) -> Iterator[ApiClient]:
     """The controller's own token, and an RBAC that grants it everything."""
     apply.create(cluster.admin, NODES, fleet.node(NAME))
-    pod = {
-        "metadata": {"name": "e2e-nominated"},
-        "spec": {
-            "containers": [{"name": "c", "image": "none", "resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}}]
-        },
-    }
-    apply.create(cluster.admin, POD.rpartition("/")[0], pod)
+    apply.create(cluster.admin, POD.rpartition("/")[0], objects.manifest(objects.pod("e2e-nominated"), status=False))
     with everything_granted(cluster, CONTROLLER):
         yield fleet.controller(cluster)
     for path in (POD, f"{NODES}/{NAME}"):
@@ -148,8 +143,7 @@ def test_nothing_that_it_creates_hangs_on_others(cluster: RealCluster, controlle
         assert "have neither owners nor finalizers" in refused.message
         refused = call(controller, "PATCH", f"{PLANS}/{NAME}", {"metadata": fields}, MERGE)
         assert refused.status in (403, 404)
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {}}
-        refused = call(controller, "POST", LEASES, {**lease, "metadata": {"name": names.CONTROLLER_LEASE, **fields}})
+        refused = call(controller, "POST", LEASES, objects.lease(names.CONTROLLER_LEASE, **fields))
         assert refused.status == 403
 
 
@@ -201,14 +195,7 @@ def test_it_deletes_plans_in_which_no_person_wrote(cluster: RealCluster, control
 
 
 def _condition(kind: str, status: str = "Unknown", reason: str = "AgentSilent") -> dict[str, Any]:
-    return {
-        "type": kind,
-        "status": status,
-        "reason": reason,
-        "message": "",
-        "observedGeneration": 1,
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
+    return objects.condition(kind, status, reason)
 
 
 @pytest.mark.usefixtures("made")

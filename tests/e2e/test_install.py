@@ -16,6 +16,7 @@ import pytest
 from crds.v1alpha1 import names
 from deploy.generate import manifests
 from kube import apply
+from tests.builders.objects import lease
 from tests.e2e.fleet import daemon_pod, node
 from tests.e2e.real_cluster import AGENT, CONTROLLER, CRD, MANIFESTS, NODES, PLANS, ROOT, RealCluster, call, plan
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
@@ -115,10 +116,9 @@ def test_another_namespace(empty: RealCluster, helm: Path) -> None:
     assert "a new plan holds nodeName only" in refused.message
 
     leases = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": CONTROLLER}, "spec": {}}
-    assert call(controller, "POST", leases.format(ELSEWHERE), lease).allowed
-    assert call(controller, "POST", leases.format("default"), lease).status == 403
+    assert call(controller, "POST", leases.format(ELSEWHERE), lease(CONTROLLER)).allowed
+    assert call(controller, "POST", leases.format("default"), lease(CONTROLLER)).status == 403
 
     agent = empty.bearer(empty.kubectl("create", "token", AGENT, "-n", ELSEWHERE, check=True).strip())
-    refused = call(agent, "POST", leases.format(ELSEWHERE), {**lease, "metadata": {"name": names.agent_lease("n")}})
+    refused = call(agent, "POST", leases.format(ELSEWHERE), lease(names.agent_lease("n")))
     assert "the token is not bound to a pod on a node" in refused.message

@@ -50,10 +50,8 @@ class BackendRig:
             "nvidia.com/gpu.count": "2",
             DEVICE_PLUGIN: "true",
         }
-        node = objects.manifest(objects.node(NODE, labels=labels))
-        del node["status"]
-        config_map = {"metadata": {"name": CONFIG_MAP, "namespace": NAMESPACE}, "data": PEOPLES}
-        self.cluster.start([node, {"apiVersion": "v1", "kind": "ConfigMap", **config_map}])
+        node = objects.manifest(objects.node(NODE, labels=labels), status=False)
+        self.cluster.start([node, objects.config_map(CONFIG_MAP, PEOPLES, namespace=NAMESPACE)])
         there = eventually(lambda: self.cluster.nodes.get(NODE), "the node")
         eventually(there.machine.exists, "its GPUs")
         self.sandbox = there

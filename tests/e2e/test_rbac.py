@@ -13,6 +13,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names
 from kube import apply
+from tests.builders.objects import lease
 from tests.e2e import fleet
 from tests.e2e.fleet import EnabledNode
 from tests.e2e.real_cluster import AGENT, CONTROLLER, MERGE, Answer, RealCluster, call
@@ -261,8 +262,7 @@ def test_the_controller_reads_and_updates_its_own_lease_only(cluster: RealCluste
     api = fleet.controller(cluster)
     path = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases"
     for name, allowed in ((names.CONTROLLER_LEASE, True), (names.agent_lease("n1"), False)):
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": {}}
-        created = apply.create(cluster.admin, path, lease)
+        created = apply.create(cluster.admin, path, lease(name))
         answer = call(api, "PUT", f"{path}/{name}", created)
         assert answer.allowed is allowed, answer.message
         assert call(api, "GET", f"{path}/{name}").allowed is allowed

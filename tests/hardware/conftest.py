@@ -53,8 +53,6 @@ def words(gpu: ObservedGpu) -> Iterator[Words]:
     cluster.directory.chmod(0o755)
     labels = {"nvidia.com/gpu.product": gpu.model.product, "nvidia.com/gpu.count": "1"}
     labels |= {"nvidia.com/gpu.memory": str(gpu.model.memory_mib), names.LABEL_PARTITIONING: "mps"}
-    node = objects.manifest(objects.node("real", labels=labels))
-    del node["status"]
-    cluster.start([node])
+    cluster.start([objects.manifest(objects.node("real", labels=labels), status=False)])
     yield Words(cluster, gpu, FIGURES.append)
     cluster.stop()

@@ -14,6 +14,7 @@ from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path
 from kube.reflector import Key, Reflector
 from kube.watch import WatchTiming
 from tests.apiserver import ApiServer
+from tests.builders.objects import config_map
 from tests.waiting import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -31,15 +32,6 @@ def api(server: ApiServer) -> ApiClient:
     return clients.for_url(server.url)
 
 
-def config_map(name: str, **data: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": "default"},
-        "data": data,
-    }
-
-
 def test_a_kubeconfig_leads_to_the_server(server: ApiServer, tmp_path: Any) -> None:
     path = tmp_path / "config"
     path.write_text(server.kubeconfig())
@@ -50,21 +42,21 @@ def test_a_kubeconfig_leads_to_the_server(server: ApiServer, tmp_path: Any) -> N
 
 
 def test_apply_creates_and_returns_the_object(api: ApiClient) -> None:
-    made = apply.apply(api, f"{MAPS}/a", config_map("a", x="1"), manager="one")
+    made = apply.apply(api, f"{MAPS}/a", config_map("a", {"x": "1"}), manager="one")
     assert (made["data"], bool(made["metadata"]["uid"])) == ({"x": "1"}, True)
-    again = apply.apply(api, f"{MAPS}/a", config_map("a", x="1"), manager="one")
+    again = apply.apply(api, f"{MAPS}/a", config_map("a", {"x": "1"}), manager="one")
     assert again["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
     with pytest.raises(errors.Conflict) as caught:
-        apply.apply(api, f"{MAPS}/a", config_map("a", x="2"), manager="two")
+        apply.apply(api, f"{MAPS}/a", config_map("a", {"x": "2"}), manager="two")
     assert 'conflict with "one"' in caught.value.message
-    forced = apply.apply(api, f"{MAPS}/a", config_map("a", x="2"), manager="two", force=True)
+    forced = apply.apply(api, f"{MAPS}/a", config_map("a", {"x": "2"}), manager="two", force=True)
     assert forced["data"] == {"x": "2"}
 
 
 def test_stale_writes_are_conflicts(api: ApiClient) -> None:
-    made = apply.create(api, MAPS, config_map("b", x="1"))
+    made = apply.create(api, MAPS, config_map("b", {"x": "1"}))
     with pytest.raises(errors.AlreadyExists):
-        apply.create(api, MAPS, config_map("b"))
+        apply.create(api, MAPS, config_map("b", {}))
     apply.merge_patch(api, f"{MAPS}/b", {"data": {"x": "2"}})
     with pytest.raises(errors.Conflict):
         apply.replace(api, f"{MAPS}/b", made)
@@ -76,7 +68,7 @@ def test_stale_writes_are_conflicts(api: ApiClient) -> None:
 
 
 def test_json_patch_with_a_failed_test_is_invalid(api: ApiClient) -> None:
-    apply.create(api, MAPS, config_map("c", x="1"))
+    apply.create(api, MAPS, config_map("c", {"x": "1"}))
     operations = [
         {"op": "test", "path": "/data/x", "value": "0"},
         {"op": "replace", "path": "/data/x", "value": "2"},
@@ -116,7 +108,7 @@ def test_a_reflector_lives_through_drops_and_compaction(server: ApiServer, api: 
     maps = "/api/v1/namespaces/r/configmaps"
 
     def put(name: str, x: str) -> None:
-        body = config_map(name, x=x)
+        body = config_map(name, {"x": x})
         apply.apply(api, f"{maps}/{name}", {**body, "metadata": {"name": name, "namespace": "r"}}, manager="m")
 
     for number in range(520):  # more than one page

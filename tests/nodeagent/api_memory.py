@@ -11,6 +11,7 @@ from kube.taints import taint_patch
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import same
+from tests.builders.objects import plan
 from tests.nodeagent.items import NODE, Raw
 from tests.nodeagent.node_fakes import KubeletMemory
 from tests.nodeagent.watched import Effects
@@ -39,28 +40,23 @@ class ApiMemory:
         backend: str = "",
     ) -> None:
         """A new spec, hence a new generation."""
-        spec: Raw = {"nodeName": NODE, "gpus": list(gpus)}
-        if planned is not None:
-            spec["planned"] = {"gpus": list(planned)}
+        spec: Raw = {"gpus": list(gpus)}
         if paused:
             spec["paused"] = True
         if backend:
             spec["devicePlugin"] = {"backend": backend}
         before = self.plan or {"metadata": {"generation": 0}, "status": {}}
         self.version += 1
-        metadata = {
-            "name": NODE,
-            "uid": "plan-uid",
-            "generation": before["metadata"]["generation"] + 1,
-            "resourceVersion": str(self.version),
-        }
-        self.plan = {
-            "apiVersion": "gpuplan.dev/v1alpha1",
-            "kind": "GPUPartitionPlan",
-            "metadata": metadata,
-            "spec": spec,
-            "status": before["status"],
-        }
+        generation = before["metadata"]["generation"] + 1
+        self.plan = plan(
+            NODE,
+            version=self.version,
+            generation=generation,
+            uid="plan-uid",
+            spec=spec,
+            planned=planned,
+            status=before["status"],
+        )
 
     def write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> float | None:
         """StatusSink."""

@@ -1,6 +1,6 @@
 """The pods of the world: bound, admitted by the kubelet, running, replaced, deleted by force.
 
-`pods` is what the API holds and `running` the truth about containers; the kubelet's part is in `FakeKubelet`. A pod's
+`pods` is what the API holds and `running` the truth about containers; the kubelet's part is in `KubeletMemory`. A pod's
 process is listed by the driver until its container ends, unless the driver is made blind to it.
 """
 

@@ -23,7 +23,7 @@ from sandbox.kubelet.runtime import ScriptedRuntime
 from tests import faults, incidents
 from tests.apiserver import ApiServer
 from tests.builders.models import H100
-from tests.builders.objects import container, manifest, pod
+from tests.builders.objects import container, manifest, plan, pod
 
 NODE = "n1"
 PLAN = f"/apis/{names.API_VERSION}/{names.PLURAL}/{NODE}"
@@ -114,13 +114,8 @@ class AgentNode:
         self._undo()
 
     def plan(self, *gpus: Raw, backend: str = "gpuplan") -> None:
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "metadata": {"name": NODE},
-            "spec": {"nodeName": NODE, "gpus": list(gpus), "devicePlugin": {"backend": backend}},
-        }
-        apply.apply(self.api, PLAN, body, manager="test", force=True)
+        spec = {"gpus": list(gpus), "devicePlugin": {"backend": backend}}
+        apply.apply(self.api, PLAN, manifest(plan(NODE, spec=spec)), manager="test", force=True)
 
     def ready(self) -> bool:
         plan = apply.get(self.api, PLAN)
@@ -140,9 +135,8 @@ class AgentNode:
     def pod(self, name: str, resource: str, env: Mapping[str, str] | None = None) -> None:
         main = container(limits={resource: "1"}, image="x", command=["sleep", "3600"])
         main["env"] = [{"name": key, "value": value} for key, value in (env or {}).items()]
-        body = manifest(pod(name, containers=[main], node=NODE, terminationGracePeriodSeconds=2))
-        del body["status"]
-        apply.create(self.api, PODS, body)
+        body = pod(name, containers=[main], node=NODE, terminationGracePeriodSeconds=2)
+        apply.create(self.api, PODS, manifest(body, status=False))
 
     def phase(self, name: str) -> str:
         return str(apply.get(self.api, f"{PODS}/{name}").get("status", {}).get("phase", ""))

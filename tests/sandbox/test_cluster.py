@@ -16,9 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 def node(name: str, **labels: str) -> Json:
     """As a person writes it: without a status."""
-    raw = objects.manifest(objects.node(name, labels=labels))
-    del raw["status"]
-    return raw
+    return objects.manifest(objects.node(name, labels=labels), status=False)
 
 
 def pod(name: str, namespace: str) -> Json:

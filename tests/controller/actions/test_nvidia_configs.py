@@ -13,7 +13,7 @@ from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN
 from crds.v1alpha1.names import CHANGING_TAINT, LABEL_NODE_AGENT, LABEL_PARTITIONING
 from kube import apply
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
-from tests.builders.objects import gpu, node, partition, status
+from tests.builders.objects import config_map, gpu, node, partition, status
 from tests.controller.cluster import Bench
 
 FOUR = NodeConfig(replicas=4, renamed=True)
@@ -29,8 +29,7 @@ class ConfigsRig:
         self.alive, self.beats = True, 0
 
     def config_map(self, data: Mapping[str, str] = THEIRS) -> None:
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "configs"}, "data": dict(data)}
-        apply.create(self.cluster.api, "/api/v1/namespaces/default/configmaps", body)
+        apply.create(self.cluster.api, "/api/v1/namespaces/default/configmaps", config_map("configs", data))
 
     def data(self) -> dict[str, str]:
         return dict(apply.get(self.cluster.api, PATH)["data"])

@@ -18,6 +18,7 @@ from controller.model.scheduling import FilterProfile
 from kube import apply, clients
 from kube.settings import SettingsError
 from tests.apiserver import ApiServer, Refuse
+from tests.builders.objects import config_map
 from tests.waiting import eventually
 
 MINE = json.dumps(
@@ -37,9 +38,8 @@ def server() -> Iterator[ApiServer]:
     server.stop()
 
 
-def config_map(server: ApiServer, name: str, data: dict[str, str]) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
-    apply.create(clients.for_url(server.url), "/api/v1/namespaces/default/configmaps", body)
+def create(server: ApiServer, name: str, data: dict[str, str]) -> None:
+    apply.create(clients.for_url(server.url), "/api/v1/namespaces/default/configmaps", config_map(name, data))
 
 
 def found(server: ApiServer | None = None, **settings: Any) -> list[str] | None:
@@ -81,9 +81,9 @@ def test_the_profiles_name_the_schedulers_that_are_planned_for(tmp_path: Path) -
 
 
 def test_a_config_map(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
-    config_map(server, "one", {"config.yaml": MINE})
-    config_map(server, "two", {"a": MINE, "b": ""})
-    config_map(server, "none", {})
+    create(server, "one", {"config.yaml": MINE})
+    create(server, "two", {"a": MINE, "b": ""})
+    create(server, "none", {})
 
     assert found(server, scheduler={"config": PLACE | {"name": "one"}}) == ["mine", "other"]
     assert found(server, scheduler={"config": PLACE | {"name": "two", "key": "a"}}) == ["mine", "other"]
@@ -109,7 +109,7 @@ def test_a_config_map_that_may_not_be_read_is_no_reason_to_guess(server: ApiServ
 
 
 def test_a_config_map_of_another_content(server: ApiServer) -> None:
-    config_map(server, "odd", {"config.yaml": "[]"})
+    create(server, "odd", {"config.yaml": "[]"})
 
     with pytest.raises(SettingsError, match=r"ConfigMap default/odd, key config\.yaml: the configuration must be"):
         found(server, scheduler={"config": PLACE | {"name": "odd"}})
@@ -161,7 +161,7 @@ def test_a_file_that_is_being_written_is_no_change(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_config_map_that_changes_is_noticed(server: ApiServer) -> None:
-    config_map(server, "changing", {"config.yaml": MINE})
+    create(server, "changing", {"config.yaml": MINE})
     api = clients.for_url(server.url)
     settings = read_settings({"scheduler": {"config": PLACE | {"name": "changing"}}})
     changed = threading.Semaphore(0)

@@ -15,6 +15,7 @@ from crds.v1alpha1 import names
 from deploy.generate.manifests import CHART
 from kube import apply
 from sandbox.driver import machine
+from tests.builders import objects
 from tests.builders.models import H100
 from tests.e2e.chart_release import NAME, Release
 from tests.e2e.containers import simulated
@@ -246,6 +247,12 @@ class Lab:
                 environment=python,
             ),
         ]
+
+
+def shell_pod(name: str, resource: str, command: list[str]) -> dict[str, Any]:
+    """One that runs a command in the shell's image."""
+    main = objects.container(limits={resource: "1"}, image=SHELL_IMAGE, imagePullPolicy="Never", command=command)
+    return objects.manifest(objects.pod(name, containers=[main], terminationGracePeriodSeconds=1), status=False)
 
 
 def gpus() -> list[Any]:

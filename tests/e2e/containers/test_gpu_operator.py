@@ -11,7 +11,7 @@ import pytest
 from crds.v1alpha1 import names
 from kube import apply
 from tests.e2e.containers import operator
-from tests.e2e.containers.lab import SHELL_IMAGE, WAIT, Lab
+from tests.e2e.containers.lab import SHELL_IMAGE, WAIT, Lab, shell_pod
 from tests.e2e.real_cluster import NODES, ROOT
 from tests.e2e.rig.containers.node import NODE
 from tests.waiting import eventually
@@ -19,23 +19,7 @@ from tests.waiting import eventually
 PAGE = ROOT / "docs/gpu-operator.md"
 PLUGIN, MIG_MANAGER, VALIDATOR = operator.PARTS
 CONFLICT = "OwnershipConflict"
-HOLDER = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "holder", "namespace": "default"},
-    "spec": {
-        "terminationGracePeriodSeconds": 1,
-        "containers": [
-            {
-                "name": "main",
-                "image": SHELL_IMAGE,
-                "imagePullPolicy": "Never",
-                "command": WAIT,
-                "resources": {"limits": {"nvidia.com/gpu": "1"}},
-            }
-        ],
-    },
-}
+HOLDER = shell_pod("holder", "nvidia.com/gpu", WAIT)
 
 
 def commands(heading: str) -> list[list[str]]:

@@ -14,7 +14,7 @@ import pytest
 from sandbox.driver.procfs import MAJORS
 from tests.e2e.chart_release import NAME
 from tests.e2e.containers import simulated
-from tests.e2e.containers.lab import SHELL_IMAGE, VALUES, WAIT, Lab
+from tests.e2e.containers.lab import VALUES, WAIT, Lab, shell_pod
 from tests.e2e.rig.containers.node import NODE
 from tests.waiting import eventually
 
@@ -39,23 +39,7 @@ KINDS = {"mig": SLICE, "mps": MEMORY, "whole": WHOLE}
 
 def pod(name: str, resource: str) -> dict[str, Any]:
     """A pod that prints what it was given, then waits."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [
-                {
-                    "name": "main",
-                    "image": SHELL_IMAGE,
-                    "imagePullPolicy": "Never",
-                    "command": ["/bin/sh", "-c", REPORT],
-                    "resources": {"limits": {resource: "1"}},
-                }
-            ],
-        },
-    }
+    return shell_pod(name, resource, ["/bin/sh", "-c", REPORT])
 
 
 @pytest.fixture(scope="module", autouse=True)

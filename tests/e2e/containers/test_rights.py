@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kube import apply
+from tests.builders.objects import config_map
 from tests.e2e.containers.conftest import left_out
 from tests.e2e.containers.lab import START_SECONDS, Lab
 from tests.e2e.containers.test_product import AGENT as AGENTS
@@ -41,12 +42,7 @@ SCHEDULER_CONFIG = {
         }
     ],
 }
-SETTINGS = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "metadata": {"name": "scheduler", "namespace": "kube-system"},
-    "data": {"config.yaml": json.dumps(SCHEDULER_CONFIG)},
-}
+SETTINGS = config_map("scheduler", {"config.yaml": json.dumps(SCHEDULER_CONFIG)}, namespace="kube-system")
 CLAIM = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",

@@ -9,14 +9,14 @@ from collections import Counter
 from typing import Any, Self
 
 from crds.v1alpha1 import names
+from tests.builders.objects import lease
 from tests.e2e.real_cluster import AGENT, CONTROLLER, LEASES, PLANS, RealCluster, call, plan
 from tests.waiting import eventually
 
 PAUSE_SECONDS = 0.02
-LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": names.agent_lease("n")}}
 WRITES: dict[str, tuple[str, dict[str, Any]]] = {
     CONTROLLER: (PLANS, plan("elsewhere", mode="Manual")),
-    AGENT: (LEASES, LEASE),
+    AGENT: (LEASES, lease(names.agent_lease("n"))),
 }
 
 

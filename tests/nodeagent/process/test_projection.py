@@ -25,17 +25,14 @@ TAINT = "gpuplan.dev/changing"
 def nvidias_pod(node: AgentNode) -> str:
     """Its UID."""
     volumes = [{"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
-    body = manifest(
-        pod(
-            "nvdp",
-            containers=[container("nvidia-device-plugin-ctr")],
-            node=NODE,
-            metadata={"labels": {"app.kubernetes.io/name": "nvidia-device-plugin"}},
-            volumes=volumes,
-        )
+    body = pod(
+        "nvdp",
+        containers=[container("nvidia-device-plugin-ctr")],
+        node=NODE,
+        metadata={"labels": {"app.kubernetes.io/name": "nvidia-device-plugin"}},
+        volumes=volumes,
     )
-    del body["status"]
-    return str(apply.create(node.api, PODS, body)["metadata"]["uid"])
+    return str(apply.create(node.api, PODS, manifest(body, status=False))["metadata"]["uid"])
 
 
 def test_a_projected_key_wakes_it(node: AgentNode, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from kube.latest import LatestVersion
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.publish import StatusFailures, StatusWriter, same
 from tests.apiserver import ApiServer
+from tests.builders.objects import manifest, plan
 from tests.crds.status_transitions import FULL, absent_fields, transitions
 from tests.nodeagent.report.agent_and_controller import Silent
 
@@ -26,13 +27,7 @@ def api() -> Iterator[ApiClient]:
     with ApiServer() as server:
         api = clients.for_url(server.url)
         apply.create(api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
-        plan = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "metadata": {"name": NAME},
-            "spec": {"nodeName": NAME},
-        }
-        apply.create(api, PLAN.rpartition("/")[0], plan)
+        apply.create(api, PLAN.rpartition("/")[0], manifest(plan(NAME)))
         yield api
 
 

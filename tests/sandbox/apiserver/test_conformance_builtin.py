@@ -7,6 +7,7 @@ import pytest
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
+from tests.builders.objects import binding
 from tests.sandbox.apiserver.probe import Http, Kubectl
 
 NODE = "conformance-bound"
@@ -32,13 +33,7 @@ def node(http: Http) -> Any:
 
 
 def bind(http: Http, pods: str, name: str) -> int:
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": name},
-        "target": {"kind": "Node", "name": NODE},
-    }
-    return http("POST", f"{pods}/{name}/binding", binding).status
+    return http("POST", f"{pods}/{name}/binding", binding(name, NODE)).status
 
 
 def test_a_new_pod_is_completed(http: Http, pods: str) -> None:

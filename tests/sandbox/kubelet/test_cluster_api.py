@@ -11,6 +11,7 @@ from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ScriptedRuntime
 from tests.apiserver import ApiServer
+from tests.builders.objects import binding
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.builders import MIG, NODE, container
 from tests.sandbox.kubelet.conftest import QUICK, connects
@@ -58,9 +59,7 @@ def bind(client: ApiClient, raw: builders.Raw) -> str:
     metadata = {key: value for key, value in raw["metadata"].items() if key not in ("uid", "creationTimestamp")}
     apply.create(client, PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     path = f"{PODS}/{metadata['name']}"
-    target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": metadata["name"]}, "target": target}
-    apply.create(client, f"{path}/binding", binding)
+    apply.create(client, f"{path}/binding", binding(metadata["name"], NODE))
     return path
 
 

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiohttp import web
+from kubernetes.client import ApiClient
 
+from kube import apply
+from kube.errors import NotFound
 from sandbox import apiserver
 from sandbox.apiserver.api.requests import Reply, Request
 from sandbox.apiserver.api.watches import Watch
@@ -44,6 +47,14 @@ class Disconnect:
     """Close the connection without an answer; `after_write` first does what was asked."""
 
     after_write: bool = False
+
+
+def exists(api: ApiClient, path: str) -> bool:
+    try:
+        apply.get(api, path)
+    except NotFound:
+        return False
+    return True
 
 
 Fault = Callable[[Request], Delay | Refuse | Disconnect | None]

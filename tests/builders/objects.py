@@ -33,9 +33,21 @@ def manifest(raw: Json, *, status: bool = True) -> Json:
 
 
 def container(
-    name: str = "main", limits: Mapping[str, str | int] | None = None, *, image: str = "i", **fields: Any
+    name: str = "main",
+    limits: Mapping[str, str | int] | None = None,
+    *,
+    image: str = "i",
+    sleep: float | str | None = None,
+    env: Mapping[str, str] | None = None,
+    **fields: Any,
 ) -> Json:
-    return {"name": name, "image": image, "resources": {"limits": dict(limits or {})}, **fields}
+    """`sleep` is what it does, in seconds or `infinity`."""
+    raw = {"name": name, "image": image, "resources": {"limits": dict(limits or {})}, **fields}
+    if sleep is not None:
+        raw["command"] = ["sleep", str(sleep)]
+    if env:
+        raw["env"] = [{"name": key, "value": value} for key, value in env.items()]
+    return raw
 
 
 def pod(

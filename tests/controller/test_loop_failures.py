@@ -10,12 +10,12 @@ from tests.builders.objects import item, node, pod
 from tests.controller.loop_rig import LoopRig, everything_on_n1
 
 
+def broken(_: Snapshot) -> PlanningResult:
+    raise ZeroDivisionError("no plan today")
+
+
 def test_a_broken_pass_is_logged_once_counted_and_retried(rig: LoopRig, caplog: pytest.LogCaptureFixture) -> None:
     rig.settle()
-
-    def broken(_: Snapshot) -> PlanningResult:
-        raise ZeroDivisionError("no plan today")
-
     rig.answer = broken
     rig.bench.cluster.pod(pod())
     rig.turn()
@@ -40,10 +40,6 @@ def test_a_broken_pass_is_logged_once_counted_and_retried(rig: LoopRig, caplog: 
 
 def test_three_failed_passes_in_a_row_end_readiness_and_one_that_succeeds_restores_it(rig: LoopRig) -> None:
     rig.settle()
-
-    def broken(_: Snapshot) -> PlanningResult:
-        raise ZeroDivisionError("no plan today")
-
     rig.answer = broken
     rig.bench.cluster.pod(pod())
     rig.turn()
@@ -64,10 +60,6 @@ def test_three_failed_passes_in_a_row_end_readiness_and_one_that_succeeds_restor
 
 def test_while_passes_fail_the_other_work_continues(rig: LoopRig) -> None:
     rig.settle()
-
-    def broken(_: Snapshot) -> PlanningResult:
-        raise ZeroDivisionError("no plan today")
-
     rig.answer = broken
     rig.bench.cluster.node(node("n1"))
     rig.bench.cluster.pod(pod())

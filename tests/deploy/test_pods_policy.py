@@ -17,8 +17,7 @@ POLICIES = {
 
 
 def container(name: str, *resources: str, count: str = "1", env: str = "") -> dict[str, Any]:
-    variables: dict[str, Any] = {"env": [{"name": "A", "value": "b"}, {"name": env, "value": "all"}]} if env else {}
-    return objects.container(name, dict.fromkeys(resources, count), **variables)
+    return objects.container(name, dict.fromkeys(resources, count), env={"A": "b", env: "all"} if env else None)
 
 
 def evaluate(expression: str, variables: dict[str, Any]) -> Any:

@@ -172,7 +172,7 @@ class Monitored:
         return [one["name"] for one in sorted(found, key=lambda one: (one["creationTimestamp"], one["name"]))]
 
     def want(self, name: str, resource: str) -> None:
-        main = objects.container(limits={resource: "1"}, image="busybox", command=["sleep", "infinity"])
+        main = objects.container(limits={resource: "1"}, image="busybox", sleep="infinity")
         self.cluster.create(objects.manifest(objects.pod(name, containers=[main]), status=False))
 
     def end(self, name: str) -> None:

@@ -47,7 +47,7 @@ def gpu_node(name: str, gpus: int) -> dict[str, Any]:
 
 def pod_spec(scenario: str, resource: str) -> dict[str, Any]:
     """One container that runs for ever on the scenario's nodes."""
-    main = container(limits={resource: 1}, command=["sleep", "infinity"])
+    main = container(limits={resource: 1}, sleep="infinity")
     return {"nodeSelector": {"scenario": scenario}, "terminationGracePeriodSeconds": 1, "containers": [main]}
 
 

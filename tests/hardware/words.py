@@ -38,7 +38,7 @@ class Words:
         return found
 
     def create(self, name: str, resource: str, most_mib: int = 256) -> None:
-        main = objects.container(limits={resource: "1"}, env=[{"name": MOST_MIB_VARIABLE, "value": str(most_mib)}])
+        main = objects.container(limits={resource: "1"}, env={MOST_MIB_VARIABLE: str(most_mib)})
         self.cluster.create(objects.manifest(objects.pod(name, containers=[main], terminationGracePeriodSeconds=1)))
 
     def client(self, pod: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from kube.events import EventRecorder, ObjectReference
 from kube.leases import Elector, Heartbeat, LeaseTiming, lease_path
 from kube.reflector import Key, Reflector
 from kube.watch import WatchTiming
-from tests.apiserver import ApiServer
+from tests.apiserver import ApiServer, exists
 from tests.builders.objects import config_map
 from tests.waiting import eventually
 
@@ -169,14 +169,6 @@ def test_election_and_heartbeat(api: ApiClient) -> None:
     )
     heart.stop()
     assert heart.last_error == ""
-
-
-def exists(api: ApiClient, path: str) -> bool:
-    try:
-        apply.get(api, path)
-    except errors.NotFound:
-        return False
-    return True
 
 
 def test_events_are_written_and_counted(api: ApiClient) -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -144,18 +145,22 @@ def test_a_usurper_ends_the_lead_at_once(serve: Serve, join: Callable[..., Candi
     assert candidate.stopped.wait(10)
 
 
-def test_heartbeat_creates_renews_and_survives_failures(serve: Serve) -> None:
-    store = Store()
-    server = serve(store)
-    heart = Heartbeat(
+def heartbeat(server: FakeApi, renew_seconds: float = 600.0, **more: Any) -> Heartbeat:
+    return Heartbeat(
         clients.for_url(server.url),
         namespace="system",
         name="node-1",
         identity="agent-1",
         manager="agent",
-        lease_seconds=40,
-        renew_seconds=0.05,
+        renew_seconds=renew_seconds,
+        **more,
     )
+
+
+def test_heartbeat_creates_renews_and_survives_failures(serve: Serve) -> None:
+    store = Store()
+    server = serve(store)
+    heart = heartbeat(server, lease_seconds=40, renew_seconds=0.05)
     heart.start()
     path = lease_path("system", "node-1")
     eventually(lambda: path in store.items, "the heartbeat's Lease")
@@ -173,18 +178,6 @@ class HeldBackError(Exception):
     """There must be no heartbeat now."""
 
 
-def heartbeat(server: FakeApi, before: Callable[[], None], renew_seconds: float = 600.0) -> Heartbeat:
-    return Heartbeat(
-        clients.for_url(server.url),
-        namespace="system",
-        name="node-1",
-        identity="agent-1",
-        manager="agent",
-        renew_seconds=renew_seconds,
-        before=before,
-    )
-
-
 def test_a_heartbeat_that_was_held_back_goes_out_as_soon_as_it_may(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +188,7 @@ def test_a_heartbeat_that_was_held_back_goes_out_as_soon_as_it_may(
         if held[0]:
             raise HeldBackError
 
-    heart = heartbeat(serve(Store()), before)
+    heart = heartbeat(serve(Store()), before=before)
     heart.start()
     eventually(lambda: heart.last_error, "the failure to be noted")
     assert heart.taken == 0
@@ -216,7 +209,7 @@ def test_a_heartbeat_that_failed_is_tried_again_before_the_next_is_due(
     monkeypatch.setattr(leases, "RETRY_SECONDS", 0.05)
     store = Store()
     store.trouble = status(500)
-    heart = heartbeat(serve(store), lambda: None)
+    heart = heartbeat(serve(store))
     heart.start()
     eventually(lambda: heart.last_error, "the failure to be noted")
 
@@ -227,7 +220,7 @@ def test_a_heartbeat_that_failed_is_tried_again_before_the_next_is_due(
 
 
 def test_a_heartbeat_can_be_requested_at_once(serve: Serve) -> None:
-    heart = heartbeat(serve(Store()), lambda: None)
+    heart = heartbeat(serve(Store()))
     heart.start()
     eventually(lambda: heart.taken == 1, "the first beat")
 
@@ -240,14 +233,7 @@ def test_a_heartbeat_can_be_requested_at_once(serve: Serve) -> None:
 def test_annotations_of_the_lease_come_and_go(serve: Serve) -> None:
     server = serve(Store())
     written = {"gpuplan.dev/x": "y"}
-    heart = Heartbeat(
-        clients.for_url(server.url),
-        namespace="system",
-        name="node-1",
-        identity="agent-1",
-        manager="agent",
-        annotations=lambda: written,
-    )
+    heart = heartbeat(server, annotations=lambda: written)
 
     heart.beat()
     written.clear()

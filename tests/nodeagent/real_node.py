@@ -133,8 +133,7 @@ class AgentNode:
         return [str(gpu.layout) for gpu in NvmlDriver().observe()]
 
     def pod(self, name: str, resource: str, env: Mapping[str, str] | None = None) -> None:
-        main = container(limits={resource: "1"}, image="x", command=["sleep", "3600"])
-        main["env"] = [{"name": key, "value": value} for key, value in (env or {}).items()]
+        main = container(limits={resource: "1"}, image="x", sleep=3600, env=env)
         body = pod(name, containers=[main], node=NODE, terminationGracePeriodSeconds=2)
         apply.create(self.api, PODS, manifest(body, status=False))
 

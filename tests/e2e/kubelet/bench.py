@@ -229,24 +229,10 @@ class KubeletSide:
             return  # it went by itself meanwhile
 
 
-def container(
-    name: str = "c",
-    *,
-    devices: Mapping[str, int] | None = None,
-    sleep: float | None = None,
-    restart: str = "",
-    env: Mapping[str, str] | None = None,
-) -> Raw:
+def container(name: str = "c", *, devices: Mapping[str, int] | None = None, **fields: Any) -> Raw:
     """`devices` by resource."""
     limits = {resource: str(count) for resource, count in (devices or {}).items()}
-    raw = objects.container(name, limits, image="gpuplan.test/image:1")
-    if sleep is not None:
-        raw["command"] = ["sleep", str(sleep)]
-    if restart:
-        raw["restartPolicy"] = restart
-    if env:
-        raw["env"] = [{"name": key, "value": value} for key, value in env.items()]
-    return raw
+    return objects.container(name, limits, image="gpuplan.test/image:1", **fields)
 
 
 def pod(

@@ -209,7 +209,7 @@ def test_a_sidecar_keeps_its_device(bench: KubeletSide) -> None:
     one = {bench.resource: 1}
     init = (
         container("i", devices=one, sleep=0.1),
-        container("s", devices=one, restart="Always"),
+        container("s", devices=one, restartPolicy="Always"),
         container("i2", devices=one, sleep=0.1),
     )
     raw = bench.run(pod(container("x", devices=one), init=init))

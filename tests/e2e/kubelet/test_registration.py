@@ -13,7 +13,7 @@ from nodeagent.nvidia.registration import DROPPED_SECONDS
 from nodeagent.observed.node import parse_node
 from tests.e2e.kubelet.bench import KubeletSide, container, pod
 from tests.e2e.real_cluster import NODES
-from tests.sandbox.kubelet.fakes import FakePlugin
+from tests.sandbox.kubelet.fakes import INVALID_NAMES, FakePlugin, WithoutOptions
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
 NO_DIAL = "failed to dial device plugin: context deadline exceeded"
@@ -34,17 +34,6 @@ def test_another_version_is_refused(bench: KubeletSide, version: str) -> None:
     assert refusal(bench.plugin("MIG-0"), version=version) == UNSUPPORTED.format(version)
 
 
-INVALID_NAMES = [
-    "gpu",
-    "kubernetes.io/x",
-    "node.kubernetes.io/x",
-    "requests.nvidia.com/x",
-    "nvidia.com/",
-    "a/b/c",
-    "NVIDIA.com/gpu",
-    f"nvidia.com/{'x' * 64}",
-    "nvidia.com/mig-1g.10gb+me",
-]
 VALID_NAMES = ["nvidia.com/MIG_1g", "nvidia.com/gpu-10gb", "nvidia.com/mig-1c.2g.20gb"]
 
 
@@ -71,14 +60,7 @@ def test_an_endpoint_that_is_not_there_is_refused_after_ten_seconds(bench: Kubel
 
 
 def test_missing_options_are_an_error(bench: KubeletSide) -> None:
-    class Old(FakePlugin):
-        def GetDevicePluginOptions(  # noqa: N802 - the name in the proto
-            self, request: api.Empty, context: grpc.ServicerContext
-        ) -> api.DevicePluginOptions:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
-            raise AssertionError
-
-    old = Old(bench.node.paths.plugin_dir, bench.resource).serve()
+    old = WithoutOptions(bench.node.paths.plugin_dir, bench.resource).serve()
     bench.plugins.append(old)
     text = "failed to get device plugin options: rpc error: code = Unimplemented desc = Method not found!"
     assert refusal(old) == text

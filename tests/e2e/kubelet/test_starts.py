@@ -103,7 +103,7 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
 
 
 def test_init_containers_run_first_and_one_after_the_other(bench: KubeletSide) -> None:
-    init = (container("i1", sleep=0.1), container("s", restart="Always"), container("i2", sleep=0.1))
+    init = (container("i1", sleep=0.1), container("s", restartPolicy="Always"), container("i2", sleep=0.1))
     raw = bench.run(pod(container("x", sleep=0.1), container("y", sleep=3), init=init), "Succeeded")
 
     seen = bench.containers(raw)

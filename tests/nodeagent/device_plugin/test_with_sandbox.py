@@ -9,28 +9,23 @@ from kubernetes.client import ApiClient
 
 from kube import apply, clients
 from kube.kubelet_api.allocatable import read_allocatable
-from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
+from nodeagent.handover.config import PluginConfig, write_config
 from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ScriptedRuntime
 from tests.apiserver import ApiServer
+from tests.builders.objects import container, manifest, pod
 from tests.nodeagent.device_plugin.conftest import PluginNode, Running
+from tests.nodeagent.device_plugin.devices import GPU_B, MIG, SLICE, mig, mps
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("daemons_answer")]
 
-MIG, SLICE = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
-GPU_A, GPU_B = (f"GPU-{letter * 8}-1111-2222-3333-444444444444" for letter in "ab")
 PODS = "/api/v1/namespaces/default/pods"
 
 
 def config(migs: int, slices: int, withdrawn: tuple[str, ...] = ()) -> PluginConfig:
-    devices = [Device(id=f"MIG-{n}", resource=MIG, gpu=GPU_A, kind=DeviceKind.MIG) for n in range(migs)]
-    devices += [
-        Device(id=f"{GPU_B}::10gb::{n}", resource=SLICE, gpu=GPU_B, kind=DeviceKind.MPS, memory_mib=9536)
-        for n in range(slices)
-    ]
-    return PluginConfig.of(devices, withdrawn)
+    return PluginConfig.of([*map(mig, range(migs)), *map(mps, range(slices))], withdrawn)
 
 
 class OneNode:
@@ -49,10 +44,8 @@ class OneNode:
         return self.kubelet
 
     def run(self, name: str, resource: str, count: int = 1) -> None:
-        limits = {resource: str(count)}
-        container = {"name": "c", "image": "i", "command": ["sleep", "600"], "resources": {"limits": limits}}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}}
-        apply.create(self.api, PODS, {**body, "spec": {"nodeName": "n", "containers": [container]}})
+        body = pod(name, containers=[container("c", {resource: count}, sleep=600)], node="n")
+        apply.create(self.api, PODS, manifest(body, status=False))
 
     def status(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = apply.get(self.api, f"{PODS}/{name}").get("status") or {}

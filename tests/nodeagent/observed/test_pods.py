@@ -12,7 +12,7 @@ from tests.nodeagent.items import RUNNING, Raw, started
 R, S = "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"
 
 
-def container(name: str, count: int = 0, resource: str = R, **more: str) -> Raw:
+def container(name: str, count: int = 0, resource: str = R, **more: Any) -> Raw:
     return objects.container(name, {resource: count} if count else {}, **more)
 
 

@@ -154,17 +154,23 @@ def test_what_was_left_half_made_goes_when_the_plan_is_gone(make_world: MakeWorl
     assert list(world.state.journal.glob("*")) == []
 
 
+def killed_half_way(make_world: MakeWorld) -> World:
+    """After the GPU instance, before its compute instance."""
+    world = make_world(*empty())
+    world.settle(3)
+    world.effect.done.clear()
+    world.effect.kill_after = 2
+    world.apply(mig(0, ("3g.40gb", 4)))
+    with pytest.raises(Killed):
+        world.run()
+    return world
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"version": 9}'])
 def test_a_half_made_instance_whose_journal_is_lost_is_named_and_left_to_people(
     make_world: MakeWorld, text: str
 ) -> None:
-    world = make_world(*empty())
-    world.settle(3)
-    world.effect.done.clear()
-    world.effect.kill_after = 2  # after the GPU instance, before its compute instance
-    world.apply(mig(0, ("3g.40gb", 4)))
-    with pytest.raises(Killed):
-        world.run()
+    world = killed_half_way(make_world)
     (journal,) = world.state.journal.glob("*.json")
     journal.write_text(text)
     world.restart()
@@ -207,13 +213,7 @@ def test_a_newer_generation_interrupts_between_two_steps(make_world: MakeWorld) 
 
 
 def test_a_pause_leaves_even_our_own_half_made_instance(make_world: MakeWorld) -> None:
-    world = make_world(*empty())
-    world.settle(2)
-    world.effect.done.clear()
-    world.effect.kill_after = 2  # after the GPU instance, before its compute instance
-    world.apply(mig(0, ("3g.40gb", 4)))
-    with pytest.raises(Killed):
-        world.run()
+    world = killed_half_way(make_world)
     world.restart()
     world.apply(mig(0, ("3g.40gb", 4)), paused=True)
 

@@ -1,5 +1,7 @@
 """What is changed by hand on a GPU of the plan is undone, with an Event and a count; our own work is no drift."""
 
+from collections.abc import Callable
+
 import pytest
 
 from nodeagent.hardware.nvml import NvmlDriver
@@ -47,34 +49,29 @@ def counted(world: World) -> tuple[float, float]:
     return sample(name, {"action": "create"}) or 0.0, sample(name, {"action": "destroy"}) or 0.0
 
 
+@pytest.mark.parametrize(
+    ("drift", "sentence", "count"),
+    [
+        (
+            create_by_hand,
+            "1g.10gb at 0 was created outside gpuplan, was unused and is destroyed.",
+            (0.0, 1.0),
+        ),
+        (destroy_by_hand, "3g.40gb at 4 was destroyed outside gpuplan and is created again.", (1.0, 0.0)),
+    ],
+)
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_was_created_by_hand_is_destroyed_and_reported(world: World, restarted: bool) -> None:
-    create_by_hand()
+def test_what_was_changed_by_hand_is_changed_back_and_reported(
+    world: World, drift: Callable[[], None], sentence: str, count: tuple[float, float], restarted: bool
+) -> None:
+    drift()
     if restarted:
         world.restart()
     world.settle()
 
     assert world.layout() == "3g.40gb at 4"
-    assert repairs(world) == [
-        "GPU 0: 1g.10gb at 0 was created outside gpuplan, was unused and is destroyed. "
-        "Change the plan instead of the hardware."
-    ]
-    assert counted(world) == (0.0, 1.0)
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_what_was_destroyed_by_hand_is_created_again_and_reported(world: World, restarted: bool) -> None:
-    destroy_by_hand()
-    if restarted:
-        world.restart()
-    world.settle()
-
-    assert world.layout() == "3g.40gb at 4"
-    assert repairs(world) == [
-        "GPU 0: 3g.40gb at 4 was destroyed outside gpuplan and is created again. "
-        "Change the plan instead of the hardware."
-    ]
-    assert counted(world) == (1.0, 0.0)
+    assert repairs(world) == [f"GPU 0: {sentence} Change the plan instead of the hardware."]
+    assert counted(world) == count
 
 
 def test_a_gpu_that_the_plan_does_not_list_keeps_what_was_created_by_hand(world: World) -> None:

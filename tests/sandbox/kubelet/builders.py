@@ -11,22 +11,10 @@ NODE = "node-a"
 _numbers = itertools.count(1)
 
 
-def container(
-    name: str = "c",
-    *,
-    devices: int = 0,
-    more: dict[str, int] | None = None,
-    sleep: float | None = None,
-    restart: str = "",
-) -> Raw:
+def container(name: str = "c", *, devices: int = 0, more: dict[str, int] | None = None, **fields: Any) -> Raw:
     """`devices` are of MIG; `more` is limits by resource."""
     limits = ({MIG: devices} if devices else {}) | (more or {})
-    raw = objects.container(name, {resource: str(count) for resource, count in limits.items()})
-    if sleep is not None:
-        raw["command"] = ["sleep", str(sleep)]
-    if restart:
-        raw["restartPolicy"] = restart
-    return raw
+    return objects.container(name, {resource: str(count) for resource, count in limits.items()}, **fields)
 
 
 def pod(
@@ -42,15 +30,15 @@ def pod(
 ) -> Raw:
     number = next(_numbers)
     prefixed = {f"sandbox.gpuplan.dev/{key}": value for key, value in (annotations or {}).items()}
-    raw = objects.pod(
+    return objects.pod(
         name or f"pod-{number}",
         uid=f"uid-{number:04d}",
         node=node,
         containers=containers if containers is not None else [container(devices=1)],
         metadata={"creationTimestamp": created, "annotations": prefixed},
+        status=status or {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]},
         **{"initContainers": init or [], **(spec or {})},
     )
-    return raw | {"status": status or {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}}
 
 
 def node(name: str = NODE, *, capacity: dict[str, str] | None = None) -> Raw:

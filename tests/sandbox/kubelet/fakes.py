@@ -35,6 +35,20 @@ class RecordingHooks(ContainerHooks):
         self.calls.append(("stopped", container))
 
 
+INVALID_NAMES = (
+    "gpu",
+    "kubernetes.io/x",
+    "node.kubernetes.io/x",
+    "requests.nvidia.com/x",
+    "nvidia.com/",
+    "a/b/c",
+    "NVIDIA.com/gpu",
+    f"nvidia.com/{'x' * 64}",
+    "nvidia.com/mig-1g.10gb+me",
+)
+"""Of resources that the kubelet takes from no device plugin."""
+
+
 class FakePlugin(services.DevicePluginServicer):
     """One device plugin on one socket. `push` reaches all open streams, `push_to` one."""
 
@@ -166,3 +180,13 @@ class FakePlugin(services.DevicePluginServicer):
 
     def _default_answer(self, ids: list[str]) -> api.ContainerAllocateResponse:
         return api.ContainerAllocateResponse(envs={"NVIDIA_VISIBLE_DEVICES": ",".join(sorted(ids)), **self.env})
+
+
+class WithoutOptions(FakePlugin):
+    """Of a time before the kubelet asked for options."""
+
+    def GetDevicePluginOptions(  # noqa: N802 - the name in the proto
+        self, request: api.Empty, context: grpc.ServicerContext
+    ) -> api.DevicePluginOptions:
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        raise AssertionError

@@ -203,7 +203,7 @@ def test_devices_of_init_containers_are_used_again(bench: KubeletBench) -> None:
 def test_a_sidecar_keeps_its_device(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0", "MIG-1")
-    init = [container("i", devices=1), container("s", devices=1, restart="Always"), container("i2", devices=1)]
+    init = [container("i", devices=1), container("s", devices=1, restartPolicy="Always"), container("i2", devices=1)]
     bench.run(pod("p", init=init, containers=[container("a", devices=1)]))
 
     assert bench.held() == {"p": ["MIG-0", "MIG-1"]}

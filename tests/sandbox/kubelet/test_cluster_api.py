@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from kubernetes.client import ApiClient
 
-from kube import apply, clients, errors
+from kube import apply, clients
 from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ScriptedRuntime
-from tests.apiserver import ApiServer
+from tests.apiserver import ApiServer, exists
 from tests.builders.objects import binding
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.builders import MIG, NODE, container
@@ -67,14 +67,6 @@ def phase(client: ApiClient, path: str) -> str:
     return str(apply.get(client, path)["status"].get("phase"))
 
 
-def gone(client: ApiClient, path: str) -> bool:
-    try:
-        apply.get(client, path)
-    except errors.NotFound:
-        return True
-    return False
-
-
 def test_the_node_is_ready_and_offers_the_device(client: ApiClient, plugin: FakePlugin) -> None:
     status: builders.Raw = apply.get(client, f"/api/v1/nodes/{NODE}")["status"]
     assert status["allocatable"][MIG] == "1"
@@ -110,7 +102,7 @@ def test_a_deleted_pod_goes(client: ApiClient, plugin: FakePlugin) -> None:
     eventually(lambda: phase(client, path) == "Running", "running")
 
     apply.delete(client, path)
-    eventually(lambda: gone(client, path), "gone")
+    eventually(lambda: not exists(client, path), "gone")
 
 
 def test_a_rejected_pod_says_why(client: ApiClient, plugin: FakePlugin) -> None:
@@ -123,4 +115,4 @@ def test_a_rejected_pod_says_why(client: ApiClient, plugin: FakePlugin) -> None:
     assert status["reason"] == "UnexpectedAdmissionError"
     assert "Requested: 1, Available: 0" in status["message"]
     apply.delete(client, path)
-    eventually(lambda: gone(client, path), "gone")
+    eventually(lambda: not exists(client, path), "gone")

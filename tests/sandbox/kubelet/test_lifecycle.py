@@ -33,7 +33,7 @@ def test_init_containers_one_after_the_other_then_all_apps_at_once() -> None:
 
 
 def test_a_sidecar_lets_the_next_one_go_once_it_runs_and_is_started_again() -> None:
-    run = run_of("a", init=[container("s", restart="Always")])
+    run = run_of("a", init=[container("s", restartPolicy="Always")])
     assert run.to_start() == ("s",)
     run.starting("s", "s-1")
     assert run.to_start() == ()

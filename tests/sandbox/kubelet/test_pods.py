@@ -7,7 +7,7 @@ from tests.sandbox.kubelet.builders import MIG, container, pod
 
 
 def test_containers_come_in_start_order_with_their_devices() -> None:
-    init = [container("i", devices=1), container("s", restart="Always")]
+    init = [container("i", devices=1), container("s", restartPolicy="Always")]
     read = parse_pod(pod(init=init, containers=[container("a", devices=2, more={"nvidia.com/gpu-10gb": 1})]))
 
     assert [(each.name, each.role) for each in read.containers] == [

@@ -9,7 +9,7 @@ import pytest
 from kube.kubelet_api import deviceplugin_pb2 as api
 from tests.sandbox.kubelet.builders import MIG, pod
 from tests.sandbox.kubelet.conftest import IMPATIENT, KubeletBench
-from tests.sandbox.kubelet.fakes import FakePlugin
+from tests.sandbox.kubelet.fakes import FakePlugin, WithoutOptions
 from tests.waiting import eventually
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
@@ -52,15 +52,7 @@ def test_an_endpoint_that_is_not_there_is_refused_after_the_dial_timeout(bench: 
 def test_missing_options_are_an_error(bench: KubeletBench) -> None:
     bench.kubelet()
     bench.plugin("MIG-0")
-
-    class Old(FakePlugin):
-        def GetDevicePluginOptions(  # noqa: N802 - the name in the proto
-            self, request: api.Empty, context: grpc.ServicerContext
-        ) -> api.DevicePluginOptions:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
-            raise AssertionError
-
-    old = Old(bench.paths.plugin_dir, "nvidia.com/gpu").serve()
+    old = WithoutOptions(bench.paths.plugin_dir, "nvidia.com/gpu").serve()
     bench.plugins.append(old)
 
     code, text = refusal(old)

@@ -129,7 +129,7 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
 
 def test_init_containers_run_first_and_one_after_the_other(bench: KubeletBench) -> None:
     bench.kubelet()
-    init = [container("i1", sleep=0.05), container("s", restart="Always"), container("i2", sleep=0.05)]
+    init = [container("i1", sleep=0.05), container("s", restartPolicy="Always"), container("i2", sleep=0.05)]
     raw = bench.run(pod(init=init, containers=[container("a", sleep=0.05), container("b", sleep=0.1)]), "Succeeded")
 
     records = bench.runtime.containers(raw["metadata"]["uid"])

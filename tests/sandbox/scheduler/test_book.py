@@ -2,10 +2,12 @@
 
 from controller.model.views import NodeView, PodView
 from sandbox.scheduler.book import Book
+from tests.builders import objects
+from tests.builders.views import pod_view
 
 
 def pod(name: str = "p", *, cpu: int = 1000, nominated: str = "") -> PodView:
-    return PodView(namespace="default", name=name, uid=name, requests=(("cpu", cpu),), nominated_node=nominated)
+    return pod_view(objects.pod(name, requests={"cpu": f"{cpu}m"}, uid=name, nominated=nominated))
 
 
 def held(book: Book, node: str) -> int:

@@ -1,42 +1,28 @@
 """Which node, and the sentences: the texts are those of kube-scheduler 1.36 without resource claims."""
 
+from typing import Any
+
 import pytest
 
-from controller.model.scheduling import Taint, Toleration
 from controller.model.views import NodeView, PodView
 from controller.simulator import Usage
 from sandbox.scheduler.placement import helped, place
 from sandbox.scheduler.records import Chosen, Failure
-
-SLICE = "nvidia.com/mig-1g.10gb"
-GIB = 1 << 30
+from tests.builders import objects
+from tests.builders.objects import SLICE
+from tests.builders.views import node_view, pod_view
 
 
 def node(
     name: str, *, slices: int = 0, taint: str = "", labels: dict[str, str] | None = None, pods: int = 10
 ) -> NodeView:
-    return NodeView(
-        name=name,
-        uid=name,
-        labels=labels or {},
-        taints=(Taint(key=taint),) if taint else (),
-        allocatable={"cpu": 8000, "memory": 32 * GIB, "pods": pods, **({SLICE: slices} if slices else {})},
-    )
+    taints = [{"key": taint, "effect": "NoSchedule"}] if taint else []
+    amounts = {"cpu": "8", "memory": "32Gi", "pods": str(pods), **({SLICE: str(slices)} if slices else {})}
+    return node_view(objects.node(name, labels=labels or {}, spec={"taints": taints}, allocatable=amounts))
 
 
-def pod(
-    name: str = "p", *, slices: int = 0, cpu: int = 0, priority: int = 0, nominated: str = "", **more: object
-) -> PodView:
-    requests = (("cpu", cpu), (SLICE, slices))
-    return PodView(
-        namespace="default",
-        name=name,
-        uid=name,
-        priority=priority,
-        nominated_node=nominated,
-        requests=tuple(sorted((resource, amount) for resource, amount in requests if amount)),
-        **more,  # type: ignore[arg-type] # fields of PodView by name
-    )
+def pod(name: str = "p", *, slices: int = 0, cpu: int = 0, **fields: Any) -> PodView:
+    return pod_view(objects.pod(name, requests={"cpu": f"{cpu}m", SLICE: slices}, **fields))
 
 
 def used(*pods: PodView) -> Usage:
@@ -75,7 +61,7 @@ def test_other_sentences(nodes: list[NodeView], sentence: str) -> None:
 
 
 def test_claims_are_refused() -> None:
-    answer = place(pod(claims=True), [node("a")], {}, {})
+    answer = place(pod(resourceClaims=[{"name": "c"}]), [node("a")], {}, {})
     assert isinstance(answer, Failure)
     assert answer.message.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
 
@@ -128,7 +114,7 @@ def test_changes_of_a_node_that_help(old: NodeView | None, new: NodeView, helps:
 
 
 def test_a_label_helps_whom_it_kept_out() -> None:
-    picky = pod(slices=1, node_selector=(("zone", "a"),), tolerations=(Toleration(operator="Exists"),))
+    picky = pod(slices=1, nodeSelector={"zone": "a"}, tolerations=[{"operator": "Exists"}])
     assert helped(picky, node("a", slices=1), node("a", slices=1, labels={"zone": "a"}))
     assert not helped(picky, node("a", slices=1, taint="x"), node("a", slices=1))
 

@@ -24,8 +24,8 @@ import yaml
 from deploy.generate.manifests import CHART, NAMESPACE, split
 from kube import apply
 from sandbox.mps import search_path
-from tests.e2e.real_cluster import PLANS, RealCluster, call, plan
-from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.real_cluster import PLANS, RealCluster, call, plan, running_cluster
+from tests.e2e.rig.controlplane import Binaries
 from tests.waiting import eventually
 
 Json = dict[str, Any]
@@ -154,16 +154,10 @@ class Program:
 @contextmanager
 def bare_cluster(programs: Binaries, folder: Path) -> Iterator[RealCluster]:
     """A control plane of its own, with the namespace that helm needs, as README.md makes it."""
-    (folder / "plane").mkdir()
-    plane = RealControlPlane(programs, directory=folder / "plane")
-    plane.start()
-    try:
-        found = RealCluster(plane, folder)
+    with running_cluster(programs, folder) as found:
         found.kubectl("create", "namespace", NAMESPACE, check=True)
         found.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=privileged", check=True)
         yield found
-    finally:
-        plane.stop()
 
 
 @contextmanager

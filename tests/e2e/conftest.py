@@ -13,8 +13,8 @@ import pytest
 
 from deploy.generate.manifests import NAMESPACE
 from tests.e2e.chart_rendering import Rendered
-from tests.e2e.real_cluster import RealCluster
-from tests.e2e.rig.controlplane import Binaries, Missing, Places, RealControlPlane, obtain
+from tests.e2e.real_cluster import RealCluster, running_cluster
+from tests.e2e.rig.controlplane import Binaries, Missing, Places, obtain
 from tests.e2e.rig.controlplane.binaries import helm as build_helm
 
 HERE = Path(__file__).parent
@@ -67,14 +67,9 @@ def render(helm: Path, tmp_path: Path) -> Callable[..., Rendered]:
 @pytest.fixture(scope="session")
 def cluster(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """One control plane with the CRD and everything of deploy/ applied; tests use nodes of their own names."""
-    plane = RealControlPlane(programs, directory=tmp_path_factory.mktemp("plane"))
-    plane.start()
-    try:
-        found = RealCluster(plane, tmp_path_factory.mktemp("clients"))
+    with running_cluster(programs, tmp_path_factory.mktemp("cluster")) as found:
         found.install()
         yield found
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ accounts of deploy/. Refusals are values (`Answer`), because here they are the e
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from kube import apply, clients
 from kube.errors import ApiError
 from kube.transport import request
 from tests.builders import objects as builders
-from tests.e2e.rig.controlplane import RealControlPlane
+from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.rights import missing_rights
 from tests.e2e.rig.controlplane.tenants import ALLOCATABLE, manifests_of, objects_of
 from tests.waiting import eventually
@@ -166,3 +167,16 @@ class RealCluster:
 
         eventually(established, f"{name} is established")
         eventually(lambda: call(self.admin, "GET", PLANS).allowed, f"{names.PLURAL} are served")
+
+
+@contextmanager
+def running_cluster(
+    programs: Binaries, folder: Path, extra: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[RealCluster]:
+    """A control plane of its own; `extra` are flags of its programs."""
+    plane = RealControlPlane(programs, directory=folder / "plane", extra=extra)
+    plane.start()
+    try:
+        yield RealCluster(plane, folder)
+    finally:
+        plane.stop()

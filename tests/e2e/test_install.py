@@ -18,8 +18,20 @@ from deploy.generate import manifests
 from kube import apply
 from tests.builders.objects import lease
 from tests.e2e.fleet import daemon_pod, node
-from tests.e2e.real_cluster import AGENT, CONTROLLER, CRD, MANIFESTS, NODES, PLANS, ROOT, RealCluster, call, plan
-from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.real_cluster import (
+    AGENT,
+    CONTROLLER,
+    CRD,
+    MANIFESTS,
+    NODES,
+    PLANS,
+    ROOT,
+    RealCluster,
+    call,
+    plan,
+    running_cluster,
+)
+from tests.e2e.rig.controlplane import Binaries
 from tests.e2e.rig.controlplane.tenants import manifests_of, objects_of
 from tests.waiting import eventually
 
@@ -29,12 +41,8 @@ ELSEWHERE = "team-gpus"
 @pytest.fixture
 def new(programs: Binaries, tmp_path: Path) -> Iterator[RealCluster]:
     """A cluster as it is after its own installation."""
-    plane = RealControlPlane(programs, directory=tmp_path / "plane")
-    plane.start()
-    try:
-        yield RealCluster(plane, tmp_path)
-    finally:
-        plane.stop()
+    with running_cluster(programs, tmp_path) as found:
+        yield found
 
 
 @pytest.fixture

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kubernetes.client import ApiClient
 
 from kube import apply, clients
 from kube.errors import ApiError, Gone
 from kube.reflector import Reflector
 from kube.transport import open_response
 from kube.watch import WatchStream, WatchTiming
-from tests.e2e.real_cluster import PLANS, RealCluster, call, plan
-from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.real_cluster import PLANS, RealCluster, call, plan, running_cluster
+from tests.e2e.rig.controlplane import Binaries
 from tests.e2e.rig.controlplane.plane import API_SERVER
 from tests.e2e.wire import Wire
 from tests.waiting import eventually
@@ -29,14 +30,19 @@ SOON = ("--etcd-compaction-interval=5s",)
 @pytest.fixture(scope="module")
 def mortal(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """An API server that compacts its storage every five seconds."""
-    plane = RealControlPlane(programs, directory=tmp_path_factory.mktemp("plane"), extra={API_SERVER: SOON})
-    plane.start()
-    try:
-        found = RealCluster(plane, tmp_path_factory.mktemp("clients"))
+    with running_cluster(programs, tmp_path_factory.mktemp("cluster"), {API_SERVER: SOON}) as found:
         found.install()
         yield found
-    finally:
-        plane.stop()
+
+
+def versions_reflector(api: ApiClient, seen: list[tuple[str, bool]]) -> Reflector[str]:
+    """Of ConfigMaps; `seen` gets the name of each that changed, and whether it is still there."""
+    return Reflector(
+        api,
+        MAPS,
+        project=lambda item: str(item["metadata"]["resourceVersion"]),
+        on_change=lambda key, _old, new: seen.append((key[1], new is not None)),
+    )
 
 
 def _admin_token(cluster: RealCluster) -> str:
@@ -87,12 +93,7 @@ def test_a_reflector_that_was_cut_off_until_its_version_was_too_old(
     for name in ("cut-stays", "cut-goes", "cut-changes"):
         apply.create(mortal.admin, MAPS, _map(name))
     seen: list[tuple[str, bool]] = []
-    reflector: Reflector[str] = Reflector(
-        clients.load(str(config)),
-        MAPS,
-        project=lambda item: str(item["metadata"]["resourceVersion"]),
-        on_change=lambda key, _old, new: seen.append((key[1], new is not None)),
-    )
+    reflector = versions_reflector(clients.load(str(config)), seen)
     reflector.start()
     try:
         assert reflector.synced.wait(30)
@@ -120,12 +121,7 @@ def test_a_reflector_outlives_the_api_server(mortal: RealCluster) -> None:
     for name in ("stays", "goes"):
         apply.create(mortal.admin, MAPS, _map(name))
     seen: list[tuple[str, bool]] = []
-    reflector: Reflector[str] = Reflector(
-        mortal.admin,
-        MAPS,
-        project=lambda item: str(item["metadata"]["resourceVersion"]),
-        on_change=lambda key, _old, new: seen.append((key[1], new is not None)),
-    )
+    reflector = versions_reflector(mortal.admin, seen)
     reflector.start()
     try:
         assert reflector.synced.wait(30)

@@ -15,8 +15,8 @@ from deploy.generate.manifests import DEPLOY
 from tests.e2e.gitops.early_writes import EarlyWrites
 from tests.e2e.gitops.flux import Flux
 from tests.e2e.gitops.installed import NODE, generations, ports_and_values, rendered, running
-from tests.e2e.real_cluster import CRD, PLANS, ROOT, RealCluster, call, plan
-from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.real_cluster import CRD, PLANS, ROOT, RealCluster, call, plan, running_cluster
+from tests.e2e.rig.controlplane import Binaries
 from tests.waiting import eventually
 
 EXAMPLES = DEPLOY / "gitops/flux"
@@ -35,12 +35,8 @@ def kustomizations(file: str) -> dict[str, Json]:
 
 @pytest.fixture
 def cluster(programs: Binaries, tmp_path: Path) -> Iterator[RealCluster]:
-    plane = RealControlPlane(programs, directory=tmp_path / "plane")
-    plane.start()
-    try:
-        yield RealCluster(plane, tmp_path)
-    finally:
-        plane.stop()
+    with running_cluster(programs, tmp_path) as found:
+        yield found
 
 
 @pytest.fixture

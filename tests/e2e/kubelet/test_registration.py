@@ -1,19 +1,18 @@
 """Rules 3 to 5: what Register refuses and with which message, streams that outlive each other, whole lists."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
 
 from kube import apply
-from kube.kubelet_api import deviceplugin_pb2 as api
 from nodeagent.nvidia.registration import DROPPED_SECONDS
 from nodeagent.observed.node import parse_node
 from tests.e2e.kubelet.bench import KubeletSide, container, pod
 from tests.e2e.real_cluster import NODES
-from tests.sandbox.kubelet.fakes import INVALID_NAMES, FakePlugin, WithoutOptions
+from tests.sandbox.kubelet.fakes import INVALID_NAMES, BrokenStream, FakePlugin, WithoutOptions
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
 NO_DIAL = "failed to dial device plugin: context deadline exceeded"
@@ -74,14 +73,7 @@ def test_the_requests_options_are_ignored(bench: KubeletSide) -> None:
 
 
 def test_a_failed_stream_leaves_the_resource_at_zero(bench: KubeletSide) -> None:
-    class Broken(FakePlugin):
-        def ListAndWatch(  # noqa: N802 - the name in the proto
-            self, request: api.Empty, context: grpc.ServicerContext
-        ) -> Iterator[api.ListAndWatchResponse]:
-            context.abort(grpc.StatusCode.INTERNAL, "no devices here")
-            raise AssertionError
-
-    bench.register(Broken(bench.node.paths.plugin_dir, bench.resource))
+    bench.register(BrokenStream(bench.node.paths.plugin_dir, bench.resource))
     bench.wait_numbers(0, 0)
 
 

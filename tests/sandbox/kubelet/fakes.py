@@ -182,6 +182,14 @@ class FakePlugin(services.DevicePluginServicer):
         return api.ContainerAllocateResponse(envs={"NVIDIA_VISIBLE_DEVICES": ",".join(sorted(ids)), **self.env})
 
 
+class BrokenStream(FakePlugin):
+    def ListAndWatch(  # noqa: N802 - the name in the proto
+        self, request: api.Empty, context: grpc.ServicerContext
+    ) -> Iterator[api.ListAndWatchResponse]:
+        context.abort(grpc.StatusCode.INTERNAL, "no devices here")
+        raise AssertionError
+
+
 class WithoutOptions(FakePlugin):
     """Of a time before the kubelet asked for options."""
 

@@ -9,7 +9,7 @@ import pytest
 from kube.kubelet_api import deviceplugin_pb2 as api
 from tests.sandbox.kubelet.builders import MIG, pod
 from tests.sandbox.kubelet.conftest import IMPATIENT, KubeletBench
-from tests.sandbox.kubelet.fakes import FakePlugin, WithoutOptions
+from tests.sandbox.kubelet.fakes import BrokenStream, FakePlugin, WithoutOptions
 from tests.waiting import eventually
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
@@ -169,15 +169,7 @@ def test_a_stale_stream_keeps_listing_for_a_stopped_endpoint(bench: KubeletBench
 
 def test_a_failed_stream_leaves_the_resource_at_zero(bench: KubeletBench) -> None:
     bench.kubelet()
-
-    class Broken(FakePlugin):
-        def ListAndWatch(  # noqa: N802 - the name in the proto
-            self, request: api.Empty, context: grpc.ServicerContext
-        ) -> Iterator[api.ListAndWatchResponse]:
-            context.abort(grpc.StatusCode.INTERNAL, "no devices here")
-            raise AssertionError
-
-    plugin = Broken(bench.paths.plugin_dir, MIG)
+    plugin = BrokenStream(bench.paths.plugin_dir, MIG)
     bench.add_plugin(plugin)
 
     eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 at the node")

@@ -143,9 +143,10 @@ class Reporter:
         self._last_pass = outcome_of_pass
         log.log(
             logging.INFO if news else logging.DEBUG,  # a pass that changed nothing is worth no line
-            "pass %d: %d of at most %d pods placed, %d plans written",
+            "pass %d: %d of %d pods placed (at most %d could be), %d plans written",
             self.decisions.number + 1,
             len(result.placed),
+            len(result.placed) + len(result.unplaced),
             result.bound,
             tally[Written.APPLIED],
             extra=fields(

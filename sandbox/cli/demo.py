@@ -155,7 +155,7 @@ def _kubectl_path() -> str:
 _PLANNED_COLUMNS = (
     "NODE:.metadata.name,GPU:.spec.planned.gpus[*].index,"
     "MIG:.spec.planned.gpus[*].mig.instances[*].profile,START:.spec.planned.gpus[*].mig.instances[*].start,"
-    "MPS-GB:.spec.planned.gpus[*].mps.slices[*].memoryGB,COUNT:.spec.planned.gpus[*].mps.slices[*].count"
+    "MPS:.spec.planned.gpus[*].mps.slices[*]"
 )
 
 

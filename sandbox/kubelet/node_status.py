@@ -90,32 +90,26 @@ def status_patch(
         "nodeInfo": {**_node_info(node), "kubeletVersion": version, "bootID": _boot_id(node.name, boots)},
         "addresses": list(status.get("addresses") or _addresses(node)),
     }
-    conditions = _conditions(status, now)
-    if all(status.get(key) == value for key, value in wanted.items()) and conditions is None:
+    present = {condition.get("type"): condition for condition in status.get("conditions") or ()}
+    said = all((present.get(kind) or {}).get("status") == value for kind, value, _, _ in _CONDITIONS)
+    if said and all(status.get(key) == value for key, value in wanted.items()):
         return None
-    return {"status": wanted | {"conditions": conditions or []}}
+    return {"status": wanted | {"conditions": _conditions(present, now)}}
 
 
 def _resources(status: Mapping[str, Any], key: str) -> dict[str, str]:
     return {name: str(quantity) for name, quantity in (status.get(key) or {}).items()}
 
 
-def _conditions(status: Mapping[str, Any], now: float) -> list[Json] | None:
-    """None: all are there and say what they should."""
-    present = {condition.get("type"): condition.get("status") for condition in status.get("conditions") or ()}
-    if all(present.get(kind) == value for kind, value, _, _ in _CONDITIONS):
-        return None
-    return [
-        {
-            "type": kind,
-            "status": value,
-            "reason": reason,
-            "message": message,
-            "lastHeartbeatTime": timestamp(now),
-            "lastTransitionTime": timestamp(now),
-        }
-        for kind, value, reason, message in _CONDITIONS
-    ]
+def _conditions(present: Mapping[Any, Json], now: float) -> list[Json]:
+    """Each write has its time in all of them."""
+    found = []
+    for kind, value, reason, message in _CONDITIONS:
+        before = present.get(kind) or {}
+        since = before.get("lastTransitionTime") if before.get("status") == value else None
+        condition = {"type": kind, "status": value, "reason": reason, "message": message}
+        found.append(condition | {"lastHeartbeatTime": timestamp(now), "lastTransitionTime": since or timestamp(now)})
+    return found
 
 
 def _node_info(node: NodeReading) -> Json:

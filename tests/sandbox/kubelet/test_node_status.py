@@ -10,8 +10,8 @@ R = "nvidia.com/mig-1g.10gb"
 NONE = Counts(capacity={}, allocatable={}, removed=())
 
 
-def patch(node: NodeReading, counts: Counts, *, new_node: bool = False) -> dict[str, Any] | None:
-    return status_patch(node, counts, version="v1.36.3", boots=1, new_node=new_node, now=0.0)
+def patch(node: NodeReading, counts: Counts, *, new_node: bool = False, now: float = 0.0) -> dict[str, Any] | None:
+    return status_patch(node, counts, version="v1.36.3", boots=1, new_node=new_node, now=now)
 
 
 def reading(status: dict[str, Any]) -> NodeReading:
@@ -29,6 +29,17 @@ def test_a_second_tick_with_nothing_new_writes_nothing() -> None:
 
     assert (node.status["capacity"][R], node.status["allocatable"][R]) == ("4", "3")
     assert patch(node, Counts(capacity={R: 4}, allocatable={R: 3}, removed=())) is None
+
+
+def test_each_write_has_its_time_and_none_is_made_for_the_time_alone() -> None:
+    """So a reader knows when the kubelet counted what it wrote."""
+    node = after(reading({}), NONE)
+    wanted = patch(node, Counts(capacity={R: 4}, allocatable={R: 4}, removed=()), now=60.0)
+
+    assert wanted is not None
+    times = {(each["lastHeartbeatTime"], each["lastTransitionTime"]) for each in wanted["status"]["conditions"]}
+    assert times == {("1970-01-01T00:01:00Z", "1970-01-01T00:00:00Z")}
+    assert patch(node, NONE, now=120.0) is None
 
 
 def test_the_manifests_numbers_win_over_ours_for_ordinary_resources() -> None:

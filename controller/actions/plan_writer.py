@@ -174,7 +174,7 @@ class Writer:
     def _apply_or_read_back(self, basis: _Basis, reading: PlanReading, items: Items) -> Outcome:
         """A write without an answer may have been carried out: then its pods must not be planned on another node.
 
-        Where the plan cannot be read either, its node stays open, so that the next pass chooses it again.
+        Where the plan cannot be read either, its node stays eligible, so that the next pass chooses it again.
         """
         name, began = reading.name, self._clock()
         try:

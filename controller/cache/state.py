@@ -72,7 +72,7 @@ class State(Known):
             old = self._pods.known(key)
             new = self._unreadable.pod(key, observed, old)
             for node in sorted(left_out - self._unreadable.unknown_nodes()):
-                self._capacity(node)
+                self._capacity_changed(node)
             self._pod_changed(self._pods.observe(key, new, serving=self._serving(), now=self._clock()))
             if any(pod is not None and pod.gpu for pod in (old, new)):
                 self.version += 1
@@ -92,10 +92,10 @@ class State(Known):
                 self._judge_again()
             ours = any(node is not None and has_gpus(node) for node in (old, new))
             if old != new and (ours or self._pods.needs_all_nodes()):
-                self._capacity(name)
+                self._capacity_changed(name)
             self._refresh(name)
-            self._share(name)
-            self._noticed(name)
+            self._check_shares(name)
+            self._notify(name)
         self._awake.set()
 
     def observe_plan(self, name: str, observed: PlanReading | Unreadable | None) -> None:
@@ -109,7 +109,7 @@ class State(Known):
                 changed = self._plans.hide(name)
             else:
                 changed = self._plans.observe(new, node_uid=self._node_uid(name), now=now)
-            self._plan_taken(name, changed=changed)
+            self._plan_observed(name, changed=changed)
         self._awake.set()
 
     def observe_heartbeat(self, node: str, renew_time: str, problem: str = "") -> None:
@@ -146,7 +146,7 @@ class State(Known):
             return
         with self._lock:
             changed = self._plans.accept(answer, node_uid=self._node_uid(name), now=self._clock())
-            self._plan_taken(name, changed=changed)
+            self._plan_observed(name, changed=changed)
         self._awake.set()
 
     def expect_planned(self, name: str, planned_json: str) -> None:
@@ -191,7 +191,7 @@ class State(Known):
         if change.demand:
             self._window.add(_pod_key(change.demand), extend=True)
         if change.released and (change.everywhere or self._plans_for(change.released)):
-            self._capacity(change.released)
+            self._capacity_changed(change.released)
         if change.unplaced:
             self._window.add("pods without a place")
 
@@ -234,25 +234,26 @@ class State(Known):
             return
         if self._plans.refresh(name, node_uid=self._node_uid(name), now=self._clock()):
             self._plan_changed(name)
-        self._noticed(name)
+        self._notify(name)
 
-    def _noticed(self, name: str) -> None:
+    def _notify(self, name: str) -> None:
+        """This Node or plan is to be judged again."""
         self.version += 1
         for listener in self._listeners:
             listener(name)
 
-    def _plan_taken(self, name: str, *, changed: bool) -> None:
+    def _plan_observed(self, name: str, *, changed: bool) -> None:
         if changed:
             self._plan_changed(name)
-        self._noticed(name)
+        self._notify(name)
 
     def _plan_changed(self, name: str) -> None:
         view = self._plans.views.get(name)
         if view is not None and lacks_held(view):
             self._window.add(f"node {name}")
         self._note_units(name, view)
-        self._share(name)
-        self._capacity(name)
+        self._check_shares(name)
+        self._capacity_changed(name)
 
     def _note_units(self, name: str, view: PlanView | None) -> None:
         most = max(self._units.values(), default=0)
@@ -262,11 +263,12 @@ class State(Known):
         if max(self._units.values(), default=0) != most:
             self._judge_again()
 
-    def _share(self, name: str) -> None:
+    def _check_shares(self, name: str) -> None:
+        """Equal shares are planned whether or not a pod waits."""
         if shares_due(self._nodes.get(name), self._plans.views.get(name), self._options):
             self._window.add(f"node {name}")
 
-    def _capacity(self, node: str) -> None:
+    def _capacity_changed(self, node: str) -> None:
         """Something about this node changed that planning reads; without a waiting pod no pass would gain from it."""
         if self._pods.demands:
             self._window.add(f"node {node}")

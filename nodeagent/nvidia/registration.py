@@ -35,9 +35,9 @@ class LostRegistration:
     def __init__(self, guard: NodeGuard, signals: Signals, ages: Ages, clock: Callable[[], float]) -> None:
         self._guard, self._signals, self._ages, self._clock = guard, signals, ages, clock
         self._since: dict[Place, float] = {}
-        """Since when the kubelet was to drop it, whatever came in between: the node may be closed meanwhile."""
+        """Since when the kubelet was to drop it, whatever came in between: the node may be tainted meanwhile."""
         self._ended: dict[Place, str] = {}
-        """Why an administrator must act: for that the node is not closed again."""
+        """Why an administrator must act: for that the node is not tainted again."""
 
     def heal(self, now: Moment, plugin: NodePod, key: str, served_ns: int) -> Stage | None:
         """None where the registration is not lost, as far as is known. `served_ns`: when the plugin made its socket."""
@@ -69,9 +69,9 @@ class LostRegistration:
             return _too_late(now, written=written)
         if now.dropped:
             self._guard.close(now.node)  # until then its GPUs draw no pod, and other pods may come
-        closed = now.node.changing and self._ages.seconds("closed to heal", *place) >= TAINT_SECONDS
+        tainted = now.node.changing and self._ages.seconds("tainted to heal", *place) >= TAINT_SECONDS
         dropped = now.dropped and self._ages.seconds("dropped", str(served_ns)) >= DROPPED_SECONDS
-        if not (closed and dropped and written):
+        if not (tainted and dropped and written):
             return ""
         if self._signals.sent(*place) >= SIGNALS:
             return f"it has lost the registration, and {SIGNALS} signals had no effect: delete the pod"

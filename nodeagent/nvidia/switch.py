@@ -107,7 +107,7 @@ class Switch:
             message = f"the controller has not labelled the node {CONFIG_LABEL}={config.key}: check that it runs"
             return Stage(schedulable=False, reason=Reason.ADVERTISE_TIMEOUT, message=message, failed=True)
         why = self._guard.close(now.node)
-        if not now.node.changing or self._ages.seconds("closed", config.key) < TAINT_SECONDS:
+        if not now.node.changing or self._ages.seconds("tainted", config.key) < TAINT_SECONDS:
             return _waiting(why or "the Node gets a taint before NVIDIA's device plugin changes its config")
         return ASKED
 

@@ -33,5 +33,5 @@ class ChangeLog:
         return self._last.get(about, "")
 
     def retain(self, present: Collection[Hashable]) -> None:
-        """All is well with whatever else there was."""
+        """Forget the problems of everything else."""
         self._last = {about: text for about, text in self._last.items() if about in present}

@@ -36,13 +36,13 @@ def operator_labels(node: ObservedNode | None, *, disabled: bool) -> tuple[bool,
 
 
 class MissingLabels:
-    """Call `news` once a pass."""
+    """Call `to_report` once a pass."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._ages = Ages(clock)
         self._reported = ""
 
-    def news(self, node: ObservedNode | None, *, disabled: bool) -> str:
+    def to_report(self, node: ObservedNode | None, *, disabled: bool) -> str:
         """What is to be reported now; empty where nothing is missing, or that was reported already."""
         message = missing(node, disabled=disabled)
         if not message:

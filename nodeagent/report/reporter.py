@@ -138,7 +138,7 @@ class Reporter:
                 self._emit(_about(result.observation.plan), "Warning", EventReason.DRIFT_REPAIRED, repair.message)
 
     def _note_missing_labels(self, result: PassResult) -> None:
-        message = self._missing_labels.news(result.observation.readings.node, disabled=result.observation.disabled)
+        message = self._missing_labels.to_report(result.observation.readings.node, disabled=result.observation.disabled)
         if message:
             log.warning("%s", message)
             if result.observation.plan is not None:

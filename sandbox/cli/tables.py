@@ -89,7 +89,7 @@ def _in_full(pods: Iterable[PodReport]) -> Iterator[str]:
 
 def plan_table(plans: Iterable[Mapping[str, Any]]) -> str:
     """One row per plan, with the columns of `kubectl get gpupartitionplans` that a demonstration needs."""
-    return table(("PLAN", "MODE", "MIG", "MPS", "READY", "REASON"), [_plan_row(plan) for plan in plans])
+    return table(("PLAN", "MODE", "MIG", "MPS", "WHOLE", "READY", "REASON"), [_plan_row(plan) for plan in plans])
 
 
 def _plan_row(plan: Mapping[str, Any]) -> tuple[str, ...]:
@@ -101,6 +101,7 @@ def _plan_row(plan: Mapping[str, Any]) -> tuple[str, ...]:
         plan["spec"].get("mode", "Auto"),
         summary.get("mig", "-"),
         summary.get("mps", "-"),
+        summary.get("whole", "-"),
         ready.get("status", "Unknown"),
         ready.get("reason", "-"),
     )

@@ -15,6 +15,7 @@ from kubernetes.client import ApiClient
 from kube import apply
 from kube.errors import ApiError, NotFound
 from kube.quantities import to_int
+from sandbox.loop import Loop
 from sandbox.settle import slices_asked
 
 LOOK_SECONDS = 0.1
@@ -32,10 +33,9 @@ class HeldPods:
         self._report = report
         self._pods: list[Body] = []
         self._explained: dict[int, str] = {}
-        self._quit = threading.Event()
         self.placed = threading.Event()
         """Every pod is created, or carries why it must wait longer; also after `stop`."""
-        self._thread = threading.Thread(target=self._run, name="held-pods", daemon=True)
+        self._loop = Loop("held-pods")
 
     def add(self, pod: Body) -> None:
         """Hold one pod; before `start`."""
@@ -43,14 +43,14 @@ class HeldPods:
 
     def start(self) -> None:
         """Begin to watch their nodes."""
-        self._thread.start()
+        explain_at = time.monotonic() + EXPLAIN_SECONDS
+        self._loop.post(lambda: self._look(explain_at))
+        self._loop.start()
 
     def stop(self) -> None:
         """Create no more pods."""
-        self._quit.set()
         self.placed.set()
-        if self._thread.is_alive():
-            self._thread.join(2.0)
+        self._loop.stop(join_seconds=2.0)
 
     def bodies(self) -> list[Body]:
         """As pods that are bound to their node and do not run; those that waited for long say why."""
@@ -62,17 +62,17 @@ class HeldPods:
             status |= {"reason": "NotOffered", "message": why}
         return {**pod, "metadata": {"namespace": "default", "uid": "", **pod["metadata"]}, "status": status}
 
-    def _run(self) -> None:
-        explain_at = time.monotonic() + EXPLAIN_SECONDS
-        while self._pods and not self._quit.wait(LOOK_SECONDS):
-            for pod in list(self._pods):
-                why = self._obstacle(pod)
-                if not why:
-                    self._create(pod)
-                elif time.monotonic() >= explain_at:
-                    self._explained[id(pod)] = why
-            if all(id(pod) in self._explained for pod in self._pods):
-                self.placed.set()
+    def _look(self, explain_at: float) -> None:
+        for pod in list(self._pods):
+            why = self._obstacle(pod)
+            if not why:
+                self._create(pod)
+            elif time.monotonic() >= explain_at:
+                self._explained[id(pod)] = why
+        if all(id(pod) in self._explained for pod in self._pods):
+            self.placed.set()
+        if self._pods:
+            self._loop.after(LOOK_SECONDS, lambda: self._look(explain_at))
 
     def _create(self, pod: Body) -> None:
         try:

@@ -8,7 +8,7 @@ class RuntimeInHand(ScriptedRuntime):
 
     def stopping(self, pod_uid: str) -> bool:
         """A container of the pod is being stopped and has not ended."""
-        with self._changed:
+        with self._lock:
             return any(
                 record.container_id in self._stopping and record.request.pod_uid == pod_uid
                 for record in self._running()
@@ -16,14 +16,14 @@ class RuntimeInHand(ScriptedRuntime):
 
     def release(self, pod_uid: str) -> None:
         """End containers that are being stopped now, unkillable or not."""
-        with self._changed:
+        with self._lock:
             for record in self._running():
                 if record.request.pod_uid == pod_uid and record.container_id in self._stopping:
                     self._end(record.container_id, 0.0, KILLED)
 
     def lose_all(self) -> None:
         """As a reboot: every container is gone, and no listener is called."""
-        with self._changed:
+        with self._lock:
             self.boots += 1
             lost = self._running()
             self._records.clear()

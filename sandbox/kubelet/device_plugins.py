@@ -6,12 +6,12 @@ all devices count as free.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from random import Random
 
 from kube.kubelet_api.paths import KubeletPaths
 from sandbox.kubelet.allocation import Allocator, Checkpoint, CheckpointFile
-from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import DeviceTable
 from sandbox.kubelet.lifecycle import PodBook
 from sandbox.kubelet.registration import Endpoints, Registration
@@ -28,7 +28,6 @@ class DevicePlugins:
         book: PodBook,
         timings: Timings,
         switches: Switches,
-        clock: Clock,
         random: Random,
         changed: Callable[[str], None],
     ) -> None:
@@ -38,7 +37,7 @@ class DevicePlugins:
         self._checkpoint = CheckpointFile(paths.checkpoint)
         self.table = DeviceTable(grace_seconds=timings.endpoint_grace_seconds, random=random)
         self.endpoints: Endpoints = {}
-        self._restore(clock.monotonic())
+        self._restore(time.monotonic())
         self.allocator = Allocator(
             table=self.table,
             endpoints=self.endpoints,
@@ -50,7 +49,6 @@ class DevicePlugins:
             table=self.table,
             endpoints=self.endpoints,
             dial_timeout_seconds=timings.dial_timeout_seconds,
-            clock=clock,
             changed=self._device_update,
         )
 

@@ -18,7 +18,6 @@ from kube.kubelet_api.paths import KubeletPaths
 from kube.kubelet_api.podresources_pb2_grpc import add_PodResourcesListerServicer_to_server
 from sandbox.kubelet.admission import Admission
 from sandbox.kubelet.api import ClusterApi
-from sandbox.kubelet.clock import Clock, SyncLoop
 from sandbox.kubelet.device_plugins import DevicePlugins
 from sandbox.kubelet.lifecycle import PodBook
 from sandbox.kubelet.node_status import NodeReading, PodAddresses, invented_node_ip
@@ -31,6 +30,7 @@ from sandbox.kubelet.sockets import SocketServer, remove_sockets
 from sandbox.kubelet.starts import ContainerStarts
 from sandbox.kubelet.workers import PodWorkers
 from sandbox.kubelet.writer import ApiWriter, NodeTicks
+from sandbox.loop import Loop
 
 _REGISTRATION_THREADS = 8  # a Register call can wait 10 s for its dial
 _POD_RESOURCES_THREADS = 2
@@ -45,7 +45,6 @@ class Kubelet:
         api: ClusterApi,
         *,
         status_tick_seconds: float = 10.0,
-        clock: Clock | None = None,
         runtime: ScriptedRuntime | None = None,
         timings: Timings | None = None,
         switches: Switches | None = None,
@@ -54,27 +53,26 @@ class Kubelet:
         self.node_name = node_name
         self.paths = KubeletPaths(root)
         self._api = api
-        self._clock = clock or Clock()
         self._timings = timings or Timings()
         self._switches = switches or Switches()
         self._cdi_dirs = tuple(cdi_dirs)
         self._owns_runtime = runtime is None
-        self.runtime = runtime or ScriptedRuntime(clock=self._clock)
+        self.runtime = runtime or ScriptedRuntime()
         # One source per node, so that the same cluster gives the same choices.
         self._random = Random(zlib.crc32(node_name.encode()))
         self._quit = threading.Event()
-        self._loop = SyncLoop(f"kubelet {node_name}", self._clock)
+        self._loop = Loop(f"kubelet {node_name}")
         self._book = PodBook()
         new_node = self._make_folders()
         self._devices = self._make_devices()
         self._ticks = self._make_ticks(status_tick_seconds, new_node=new_node)
-        self._writer = ApiWriter(f"kubelet {node_name} writer", api, self._clock, self._ticks.tick)
+        self._writer = ApiWriter(f"kubelet {node_name} writer", api, self._ticks.tick)
         parts = self._parts()
         self._runner = PodRunner(parts)
         self._workers = PodWorkers(parts, self._runner)
         self._pod_resources_server, self._registration_server = self._make_servers()
-        self._pods_watch = api.watch_pods(node_name, self._pod_seen)
-        self._node_watch = api.watch_node(node_name, self._node_seen)
+        self._pods_watch = api.watch_pods(self._pod_seen)
+        self._node_watch = api.watch_node(self._node_seen)
         self._first_pods: dict[tuple[str, str], Pod] | None = {}
 
     def start(self) -> None:
@@ -123,7 +121,6 @@ class Kubelet:
             book=self._book,
             timings=self._timings,
             switches=self._switches,
-            clock=self._clock,
             random=self._random,
             changed=lambda resource: self._loop.post(lambda: self._runner.health_changed(resource)),
         )
@@ -134,7 +131,6 @@ class Kubelet:
             table=self._devices.table,
             endpoints=self._devices.endpoints,
             expired=self._devices.allocator.save,
-            clock=self._clock,
             random=self._random,
             tick_seconds=tick_seconds,
             lease_seconds=self._timings.lease_renew_seconds,
@@ -162,7 +158,6 @@ class Kubelet:
             loop=self._loop,
             writer=self._writer,
             api=self._api,
-            clock=self._clock,
             timings=self._timings,
             switches=self._switches,
             pod_ip=lambda pod: self._host_ip() if pod.host_network else addresses.take(),
@@ -176,7 +171,7 @@ class Kubelet:
             book=self._book,
             table=self._devices.table,
             free_inactive=self._devices.free_inactive,
-            limit=RateLimit(timings.rate_per_second, timings.rate_burst, self._clock),
+            limit=RateLimit(timings.rate_per_second, timings.rate_burst),
             switches=self._switches,
             random=self._random,
         )
@@ -225,7 +220,4 @@ class Kubelet:
             self._first_pods.pop((old.namespace, old.name), None)
 
     def _node_seen(self, node: NodeReading | None) -> None:
-        first = self._ticks.node is None
         self._ticks.node = node
-        if first:
-            self._writer.tick_soon()

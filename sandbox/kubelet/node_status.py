@@ -15,8 +15,8 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from controller.api.pod_requests import amounts
 from partitioning.resources import classify
-from sandbox.kubelet.clock import timestamp
 from sandbox.kubelet.devices import Counts
+from sandbox.kubelet.times import timestamp
 
 _POD_NUMBERS = 2046
 

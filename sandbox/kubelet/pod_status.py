@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.kubelet.admission import Rejection
-from sandbox.kubelet.clock import timestamp
 from sandbox.kubelet.lifecycle import ContainerRun, PodRun, Step
 from sandbox.kubelet.pods import Role
+from sandbox.kubelet.times import timestamp
 
 Json = dict[str, Any]
 _ENDED_REASON = {True: "Completed", False: "Error"}

@@ -7,6 +7,7 @@ topology is not shown: the product uses neither.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -16,7 +17,6 @@ import grpc
 
 from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api import podresources_pb2_grpc as services
-from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import DeviceTable
 from sandbox.kubelet.lifecycle import Entry, PodBook
 from sandbox.kubelet.pods import Role
@@ -27,17 +27,17 @@ from sandbox.kubelet.settings import Switches
 class RateLimit:
     """A token bucket, full at first."""
 
-    def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
+    def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second
         self._burst = burst
         self._clock = clock
         self._lock = threading.Lock()
         self._tokens = float(burst)
-        self._filled_at = clock.monotonic()
+        self._filled_at = clock()
 
     def admit(self) -> bool:
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._clock()
             self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._per_second)
             self._filled_at = now
             if self._tokens < 1:

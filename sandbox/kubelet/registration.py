@@ -8,6 +8,7 @@ once: the end of either closes the newest one. Never redials.
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,6 @@ import grpc
 from kube.kubelet_api import deviceplugin_pb2 as api
 from kube.kubelet_api import deviceplugin_pb2_grpc as services
 from kube.kubelet_api.paths import DEVICE_PLUGIN_VERSION, HEALTHY, unix_target
-from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import Device, DeviceTable
 from sandbox.kubelet.pods import is_extended_resource
 from sandbox.kubelet.selection import Refusal, Wanted
@@ -113,7 +113,6 @@ class Registration(services.RegistrationServicer):
     table: DeviceTable
     endpoints: Endpoints
     dial_timeout_seconds: float
-    clock: Clock
     changed: Callable[[str], None]
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _newest: dict[str, PluginClient] = field(default_factory=dict)
@@ -167,7 +166,7 @@ class Registration(services.RegistrationServicer):
             self._drop(newest)
         if (stopped := self.endpoints.get(client.resource)) is not None:
             stopped.stopped = True
-        self.table.stopped(client.resource, self.clock.monotonic())
+        self.table.stopped(client.resource, time.monotonic())
         self.changed(client.resource)
 
     def _drop(self, client: PluginClient) -> None:

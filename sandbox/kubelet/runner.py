@@ -4,12 +4,12 @@ Takes entries of the pod book and changes of containers and devices; calls the r
 Events. `lifecycle` decides what is done next; everything here runs in the sync loop.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from sandbox.kubelet.admission import Admission
 from sandbox.kubelet.api import ClusterApi
-from sandbox.kubelet.clock import Clock, SyncLoop, epoch_seconds
 from sandbox.kubelet.containers import ContainerRecord, ContainerState
 from sandbox.kubelet.lifecycle import Entry, PodBook, PodRun, Step
 from sandbox.kubelet.pod_status import status_of
@@ -17,7 +17,9 @@ from sandbox.kubelet.pods import Pod
 from sandbox.kubelet.runtime import ScriptedRuntime
 from sandbox.kubelet.settings import Switches, Timings
 from sandbox.kubelet.starts import ContainerStarts, StartFailure
+from sandbox.kubelet.times import epoch_seconds
 from sandbox.kubelet.writer import ApiWriter
+from sandbox.loop import Loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +30,9 @@ class KubeletParts:
     admission: Admission
     starts: ContainerStarts
     runtime: ScriptedRuntime
-    loop: SyncLoop
+    loop: Loop
     writer: ApiWriter
     api: ClusterApi
-    clock: Clock
     timings: Timings
     switches: Switches
     pod_ip: Callable[[Pod], str]
@@ -51,7 +52,7 @@ class PodRunner:
         """A pod was admitted."""
         uid, run = entry.pod.uid, self.adopt(entry)
         if entry.pod.active_deadline_seconds is not None:
-            left = run.admitted_at + entry.pod.active_deadline_seconds - self._parts.clock.wall()
+            left = run.admitted_at + entry.pod.active_deadline_seconds - time.time()
             self._loop.after(max(0.0, left), lambda: self.deadline(uid))
         self.health(entry)
         self.sync(entry)
@@ -59,7 +60,7 @@ class PodRunner:
     def adopt(self, entry: Entry) -> PodRun:
         """A run for the pod, with the containers that the runtime has of it from before a kubelet restart."""
         pod = entry.pod
-        admitted_at = epoch_seconds(pod.start_time) or self._parts.clock.wall()
+        admitted_at = epoch_seconds(pod.start_time) or time.time()
         run = PodRun(pod=pod, admitted_at=admitted_at, pod_ip=pod.pod_ip or self._parts.pod_ip(pod))
         for record in self._runtime.containers(pod.uid):
             if record.start_error:
@@ -125,7 +126,7 @@ class PodRunner:
             entry.run,
             host_ip=parts.host_ip(),
             with_device_health=parts.switches.resource_health_status,
-            now=parts.clock.wall(),
+            now=time.time(),
         )
         self._writer.submit(entry.pod, status, again=again)
 
@@ -135,7 +136,7 @@ class PodRunner:
         if entry is None or run is None:
             return
         if record.state is ContainerState.RUNNING:
-            run.started(name, record.started_at or self._parts.clock.wall())
+            run.started(name, record.started_at or time.time())
             self._parts.api.emit(entry.pod, "Normal", "Started", "Container started")
             self.sync(entry)
         elif record.start_error:
@@ -150,7 +151,7 @@ class PodRunner:
         if entry is None or run is None:
             return
         name = record.request.container
-        if run.ended(name, record.finished_at or self._parts.clock.wall(), record.exit_code):
+        if run.ended(name, record.finished_at or time.time(), record.exit_code):
             pauses = self._timings.restart_backoff_seconds
             restarts = run.containers[name].restarts
             self._start_later(entry, name, pauses[min(restarts, len(pauses)) - 1])

@@ -2,16 +2,17 @@
 
 Takes start and stop calls of a kubelet and scripts from pod annotations; keeps container records, calls its listener at
 each change, and calls the hooks of simulated hardware. It outlives its kubelet, as a real runtime does: a new kubelet
-on the same node finds containers that run. One thread, started with the first container; it never calls the API.
+on the same node finds containers that run. It has a thread of its own and never calls the API.
 """
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from sandbox.kubelet.clock import Agenda, Clock
 from sandbox.kubelet.containers import ContainerHooks, ContainerRecord, ContainerRequest, ContainerState
+from sandbox.loop import Loop
 
 _KEPT_RECORDS = 2000
 KILLED, _TERMINATED = 137, 143
@@ -19,28 +20,26 @@ Listener = Callable[[ContainerRecord], None]
 
 
 class ScriptedRuntime:
-    def __init__(self, hooks: ContainerHooks | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, hooks: ContainerHooks | None = None) -> None:
         self._hooks = hooks or ContainerHooks()
-        self._clock = clock or Clock()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
         self._records: dict[str, ContainerRecord] = {}
         self._ends: dict[str, tuple[float, int]] = {}
         self._stopping: set[str] = set()
-        self._agenda: Agenda[str] = Agenda()
         self._numbers = itertools.count(1)
         self._listener: Listener | None = None
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._loop = Loop("containers")
+        self._loop.start()
         self.boots = 1
         """How often the node was started; the boot id of its kubelets follows from it."""
 
     def listen(self, listener: Listener | None) -> None:
         """The kubelet of now. None: it is gone, and what happens meanwhile is found in the records."""
-        with self._changed:
+        with self._lock:
             self._listener = listener
 
     def start(self, request: ContainerRequest) -> ContainerRecord:
-        with self._changed:
+        with self._lock:
             number = next(self._numbers)
             record = ContainerRecord(
                 container_id=f"{request.pod_uid[:8]}-{request.container}-{number}",
@@ -55,15 +54,14 @@ class ScriptedRuntime:
 
     def stop(self, container_id: str, grace_seconds: float) -> None:
         """The first stop counts: a later one with a shorter grace changes nothing."""
-        with self._changed:
+        with self._lock:
             record = self._records.get(container_id)
             if record is None or record.state is ContainerState.EXITED or container_id in self._stopping:
                 return
             self._stopping.add(container_id)
             wanted = record.request
             if record.state is ContainerState.CREATED:
-                self._ends[container_id] = (self._clock.monotonic(), KILLED)
-                self._schedule(0.0, container_id)
+                self._end(container_id, 0.0, KILLED)
                 return
             killed = wanted.stop_seconds > grace_seconds
             after = min(wanted.stop_seconds, grace_seconds) + wanted.unkillable_seconds
@@ -71,35 +69,24 @@ class ScriptedRuntime:
 
     def containers(self, pod_uid: str | None = None) -> tuple[ContainerRecord, ...]:
         """In the order in which they were created, ended ones included."""
-        with self._changed:
+        with self._lock:
             return tuple(
                 record for record in self._records.values() if pod_uid is None or record.request.pod_uid == pod_uid
             )
 
     def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join(timeout=5.0)
+        self._loop.stop()
 
     def _running(self) -> tuple[ContainerRecord, ...]:
         return tuple(record for record in self._records.values() if record.state is ContainerState.RUNNING)
 
     def _end(self, container_id: str, after_seconds: float, exit_code: int) -> None:
-        due = self._clock.monotonic() + after_seconds
-        self._ends[container_id] = (due, exit_code)
+        self._ends[container_id] = (time.monotonic() + after_seconds, exit_code)
         self._schedule(after_seconds, container_id)
 
     def _schedule(self, after_seconds: float, container_id: str) -> None:
-        if after_seconds == float("inf"):
-            return
-        self._agenda.add(self._clock.monotonic() + after_seconds, container_id)
-        if self._thread is None and not self._closed:
-            self._thread = threading.Thread(target=self._run, name="containers", daemon=True)
-            self._thread.start()
-        self._changed.notify_all()
+        if after_seconds != float("inf"):
+            self._loop.after(after_seconds, lambda: self._advance(container_id))
 
     def _prune(self) -> None:
         if len(self._records) > _KEPT_RECORDS:
@@ -107,28 +94,14 @@ class ScriptedRuntime:
             for container_id in ended[: len(self._records) - _KEPT_RECORDS]:
                 del self._records[container_id]
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                if self._closed:
-                    return
-                due = self._agenda.next_due()
-                now = self._clock.monotonic()
-                if due is None or due > now:
-                    self._changed.wait(None if due is None else due - now)
-                    continue
-                ready = self._agenda.pop_due(now)
-            for container_id in ready:
-                self._advance(container_id)
-
     def _advance(self, container_id: str) -> None:
         """A container's due time came: it starts, or it ends, or a stop moved its end meanwhile."""
-        with self._changed:
+        with self._lock:
             record = self._records.get(container_id)
             if record is None or record.state is ContainerState.EXITED:
                 return
             end = self._ends.get(container_id)
-            if end is not None and end[0] > self._clock.monotonic():
+            if end is not None and end[0] > time.monotonic():
                 return
         if end is not None:
             self._finish(record, exit_code=end[1])
@@ -141,8 +114,8 @@ class ScriptedRuntime:
             self._finish(record, exit_code=128, start_error=error)
             return
         request = record.request
-        running = self._put(replace(record, state=ContainerState.RUNNING, started_at=self._clock.wall()))
-        with self._changed:
+        running = self._put(replace(record, state=ContainerState.RUNNING, started_at=time.time()))
+        with self._lock:
             if record.container_id not in self._stopping:
                 self._end(record.container_id, request.run_seconds, request.exit_code)
         self._tell(running)
@@ -151,7 +124,7 @@ class ScriptedRuntime:
         ended = replace(
             record,
             state=ContainerState.EXITED,
-            finished_at=self._clock.wall(),
+            finished_at=time.time(),
             exit_code=exit_code,
             start_error=start_error,
         )
@@ -161,13 +134,13 @@ class ScriptedRuntime:
         self._tell(ended)
 
     def _put(self, record: ContainerRecord) -> ContainerRecord:
-        with self._changed:
+        with self._lock:
             if record.container_id in self._records:
                 self._records[record.container_id] = record
         return record
 
     def _tell(self, record: ContainerRecord) -> None:
-        with self._changed:
+        with self._lock:
             listener = self._listener
         if listener is not None:
             listener(record)

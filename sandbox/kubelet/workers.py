@@ -4,6 +4,7 @@ Takes changes of pods in the server's order. Admitted pods run, rejected ones ge
 vanished ones leave the book while their containers get a grace period. Everything here runs in the sync loop.
 """
 
+import time
 from typing import Literal
 
 from sandbox.kubelet.admission import Rejection
@@ -69,7 +70,7 @@ class PodWorkers:
 
     def _reject(self, entry: Entry, rejection: Rejection) -> None:
         entry.rejected = True
-        self._parts.writer.submit(entry.pod, rejected_status(rejection, self._parts.clock.wall()))
+        self._parts.writer.submit(entry.pod, rejected_status(rejection, time.time()))
         self._emit(entry.pod, "Warning", rejection.reason, rejection.message)
         self._runner.stop_containers(entry.pod.uid)
 

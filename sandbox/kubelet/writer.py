@@ -6,21 +6,26 @@ in between waits for it. It is not the sync loop, so a slow API delays no admiss
 status.
 """
 
-import threading
+import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from sandbox.kubelet.api import ClusterApi, Outcome
-from sandbox.kubelet.clock import Clock
+from kube.errors import ApiError, Unavailable
+from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.devices import Counts, DeviceTable
 from sandbox.kubelet.node_status import NodeReading, status_patch
 from sandbox.kubelet.pods import Pod
 from sandbox.kubelet.registration import Endpoints
+from sandbox.loop import Loop
+from sandbox.writes import Writes
 
+log = logging.getLogger(__name__)
 _JITTER = 0.04
 _TICK_RETRY_SECONDS = 0.5
+_NO_NODE_SECONDS = 0.05
 
 
 @dataclass(eq=False, kw_only=True)
@@ -29,7 +34,6 @@ class NodeTicks:
     table: DeviceTable
     endpoints: Endpoints
     expired: Callable[[], None]
-    clock: Clock
     random: Random
     tick_seconds: float
     lease_seconds: float
@@ -44,17 +48,21 @@ class NodeTicks:
         counts = self._counts()
         node = self.node
         if node is None:
+            return _NO_NODE_SECONDS
+        try:
+            if time.monotonic() >= self._lease_due:
+                self.api.renew_lease()
+                self._lease_due = time.monotonic() + self.lease_seconds
+            self._write(node, counts)
+        except Unavailable as error:
+            log.debug("node %s: %s", node.name, error)
             return _TICK_RETRY_SECONDS
-        now = self.clock.monotonic()
-        if now >= self._lease_due:
-            self.api.renew_lease(node.name)
-            self._lease_due = now + self.lease_seconds
-        if self._write(node, counts) is Outcome.LATER:
-            return _TICK_RETRY_SECONDS
+        except ApiError as error:
+            log.warning("node %s: the status was refused: %s", node.name, error)
         return self.tick_seconds * (1 + _JITTER * self.random.random())
 
     def _counts(self) -> Counts:
-        counts = self.table.counts(self.clock.monotonic())
+        counts = self.table.counts(time.monotonic())
         if counts.removed:
             for resource in counts.removed:
                 self.endpoints.pop(resource, None)
@@ -63,131 +71,59 @@ class NodeTicks:
         self._removed = (self._removed | set(counts.removed)) - counts.capacity.keys()
         return Counts(capacity=counts.capacity, allocatable=counts.allocatable, removed=tuple(sorted(self._removed)))
 
-    def _write(self, node: NodeReading, counts: Counts) -> Outcome:
-        now = self.clock.wall()
+    def _write(self, node: NodeReading, counts: Counts) -> None:
+        now = time.time()
         patch = status_patch(node, counts, version=self.version, boots=self.boots, new_node=self.new_node, now=now)
-        if patch is None:
-            return Outcome.DONE
-        outcome = self.api.patch_node_status(node.name, patch)
-        if outcome is Outcome.DONE:
+        if patch is not None:
+            self.api.patch_node_status(patch)
             self.new_node = False
             self._removed.clear()
-        return outcome
 
 
-_RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 Status = Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class _Pending:
-    pod: Pod
-    status: Status | None = None
-    delete: bool = False
 
 
 class ApiWriter:
     """`tick()` writes what the node owes and returns the seconds until it wants to be called again."""
 
-    def __init__(self, name: str, api: ClusterApi, clock: Clock, tick: Callable[[], float]) -> None:
+    def __init__(self, name: str, api: ClusterApi, tick: Callable[[], float]) -> None:
         self._api = api
-        self._clock = clock
         self._tick = tick
-        self._changed = threading.Condition()
-        self._pending: dict[str, _Pending] = {}
+        self._loop = Loop(name)
+        self._writes = Writes(self._loop)
         self._written: dict[str, Status] = {}
-        self._tick_due = clock.monotonic()
-        self._retry_at = 0.0
-        self._failures = 0
-        self._stop_at: float | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self._loop.post(self._tick_again)
+        self._loop.start()
 
     def submit(self, pod: Pod, status: Status, *, again: bool = False) -> None:
         """`again`: also if it is what was written last, because another client wrote since."""
-        with self._changed:
-            if not again and pod.uid not in self._pending and self._written.get(pod.uid) == status:
-                return
-            entry = self._pending.setdefault(pod.uid, _Pending(pod))
-            entry.pod, entry.status = pod, status
-            self._changed.notify()
+        key = (pod.uid, "status")
+        if again or key in self._writes or self._written.get(pod.uid) != status:
+            self._writes.submit(key, lambda: self._write(pod, status))
 
     def finish(self, pod: Pod) -> None:
         """Delete the pod's object permanently, after its last status."""
-        with self._changed:
-            entry = self._pending.setdefault(pod.uid, _Pending(pod))
-            entry.pod, entry.delete = pod, True
-            self._changed.notify()
+        self._writes.submit((pod.uid, "end"), lambda: self._delete(pod))
 
     def forget(self, pod_uid: str) -> None:
-        with self._changed:
-            self._pending.pop(pod_uid, None)
-            self._written.pop(pod_uid, None)
-
-    def tick_soon(self) -> None:
-        with self._changed:
-            self._tick_due = self._clock.monotonic()
-            self._changed.notify()
+        for what in ("status", "end"):
+            self._writes.forget((pod_uid, what))
+        self._written.pop(pod_uid, None)
 
     def stop(self, *, drain_seconds: float) -> None:
         """What is pending is still written for this long; a call under way is not waited for beyond that."""
-        with self._changed:
-            self._stop_at = self._clock.monotonic() + drain_seconds
-            self._changed.notify()
-        if self._thread.is_alive():
-            self._thread.join(drain_seconds)
+        self._loop.stop(drain_seconds=drain_seconds, join_seconds=drain_seconds)
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                now = self._clock.monotonic()
-                if self._stop_at is not None and (now >= self._stop_at or not self._pending):
-                    return
-                entry = self._take() if now >= self._retry_at else None
-                ticking = self._tick_due <= now and self._stop_at is None
-                if entry is None and not ticking:
-                    self._changed.wait(self._idle_seconds(now))
-                    continue
-            if ticking:
-                pause = self._tick()
-                with self._changed:
-                    self._tick_due = self._clock.monotonic() + pause
-            if entry is not None:
-                self._write(entry)
+    def _tick_again(self) -> None:
+        self._loop.after(self._tick(), self._tick_again)
 
-    def _idle_seconds(self, now: float) -> float:
-        due = self._tick_due if self._stop_at is None else self._stop_at
-        return max(0.0, min(due, self._retry_at if self._pending else due) - now)
+    def _write(self, pod: Pod, status: Status) -> None:
+        self._api.patch_pod_status(pod, status)
+        self._written[pod.uid] = status
 
-    def _take(self) -> _Pending | None:
-        if not self._pending:
-            return None
-        return self._pending.pop(next(iter(self._pending)))
-
-    def _write(self, entry: _Pending) -> None:
-        outcome = Outcome.DONE
-        if entry.status is not None:
-            outcome = self._api.patch_pod_status(entry.pod, entry.status)
-        if entry.delete and outcome is not Outcome.LATER:
-            entry.status = None
-            outcome = self._api.delete_pod(entry.pod)
-        with self._changed:
-            if outcome is Outcome.LATER:
-                self._put_back(entry)
-                self._retry_at = self._clock.monotonic() + _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS) - 1)]
-                self._failures += 1
-                return
-            self._failures = 0
-            if entry.status is not None and outcome is Outcome.DONE:
-                self._written[entry.pod.uid] = entry.status
-
-    def _put_back(self, entry: _Pending) -> None:
-        """Unless a newer status came meanwhile."""
-        newer = self._pending.get(entry.pod.uid)
-        if newer is None:
-            self._pending[entry.pod.uid] = entry
-            return
-        newer.status = newer.status if newer.status is not None else entry.status
-        newer.delete = newer.delete or entry.delete
+    def _delete(self, pod: Pod) -> None:
+        if (pod.uid, "status") in self._writes:
+            raise Unavailable("its last status is not written yet")
+        self._api.delete_pod(pod)

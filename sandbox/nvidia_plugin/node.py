@@ -6,6 +6,7 @@ MPS daemon's config-manager never finds the process that it is to signal, as in 
 tell the product anything but by files, sockets and the API.
 """
 
+import contextlib
 import itertools
 import logging
 import shutil
@@ -22,6 +23,7 @@ from crds.v1alpha1 import paths
 from kube import apply
 from kube.errors import ApiError, NotFound
 from sandbox.driver.procfs import proc_of
+from sandbox.loop import Loop
 from sandbox.nvidia_plugin.mps_daemon import MpsControlDaemon
 from sandbox.nvidia_plugin.plugin import NvidiaDevicePlugin
 from sandbox.nvidia_plugin.pods import DAEMON_SETS, DISCOVERY, MPS_DAEMON, DaemonSet, Pod, Raw, keeps_off
@@ -74,17 +76,15 @@ class NvidiaNode:
         self._labels: Mapping[str, str] = {}
         self._warned = False
         self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"nvidia {name}", daemon=True)
+        self._loop = Loop(f"nvidia {name}")
 
     def start(self) -> None:
-        self._thread.start()
+        self._loop.post(self._run)
+        self._loop.start()
 
     def stop(self) -> None:
         """End everything."""
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._loop.stop(join_seconds=30.0)
         for pod in self._pods.values():
             pod.program.terminate(self._clock())
 
@@ -126,11 +126,9 @@ class NvidiaNode:
         return None
 
     def _run(self) -> None:
-        while not self._ended.wait(STEP_SECONDS):
-            try:
-                self.step()
-            except ApiError:
-                continue
+        self._loop.after(STEP_SECONDS, self._run)
+        with contextlib.suppress(ApiError):
+            self.step()
 
     def _config_map(self) -> Mapping[str, str] | None:
         """None where there is none, and once a word about it: containers do not start without it."""

@@ -1,16 +1,13 @@
 """The scheduler's thread: takes in what the watches saw, tries one waiting pod after the other, hands writes on.
 
-    watches -> inbox -> book (nodes, usage, nominations) -> waiting.pop -> place -> writer: bind | condition, Event
+    watches -> loop -> book (nodes, usage, nominations) -> waiting.pop -> place -> writer: bind | condition, Event
                      \\-> waiting.wake (what could help which pod)        \\-> book.place (assumed) | waiting.fail
 
-All state belongs to this thread; watches and writers only put calls into its inbox. It never waits for the API.
+All state belongs to this thread; watches and writers only post calls to its loop. It never waits for the API.
 """
 
 import logging
-import queue
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from kubernetes.client import ApiClient
@@ -18,6 +15,7 @@ from kubernetes.client import ApiClient
 from controller.model.views import NodeView
 from kube.errors import ApiError, Conflict, NotFound, Unavailable
 from kube.reflector import Key, Reflector
+from sandbox.loop import Loop
 from sandbox.scheduler.book import Book
 from sandbox.scheduler.placement import ROOM_PLUGINS, helped, place
 from sandbox.scheduler.records import Failure, PodRecord, read_node, read_pod
@@ -27,7 +25,7 @@ from sandbox.scheduler.writer import Writer
 log = logging.getLogger(__name__)
 
 NAME = "default-scheduler"
-LONGEST_SLEEP_SECONDS = 30.0
+TURN_SECONDS = 0.02
 BINDING_PLUGIN = "DefaultBinder"
 
 
@@ -36,69 +34,41 @@ class Scheduler:
 
     def __init__(self, api: ApiClient, *, name: str = NAME, back_off: BackOff | None = None) -> None:
         self._name = name
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._loop = Loop(name)
         self._book = Book()
         self._waiting = Waiting(back_off or BackOff())
         self._binding: set[str] = set()  # uids that are assumed on a node and were not seen bound yet
         self._writer = Writer(api, name)
         self._pods = Reflector(api, "/api/v1/pods", project=read_pod, on_change=self._hear_pod)
         self._nodes = Reflector(api, "/api/v1/nodes", project=read_node, on_change=self._hear_node)
-        self._quit = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
 
     def start(self) -> None:
         self._writer.start()
         self._pods.start()
         self._nodes.start()
-        self._thread.start()
+        self._loop.post(self._turn)
+        self._loop.start()
 
     def stop(self) -> None:
         """Nothing is decided or written after this has returned."""
-        self._quit.set()
-        self._inbox.put(lambda: None)
         self._pods.stop()
         self._nodes.stop()
-        if self._thread.is_alive():
-            self._thread.join(5.0)
+        self._loop.stop()
         self._writer.stop()
 
     def _hear_pod(self, _: Key, old: PodRecord | None, new: PodRecord | None) -> None:
-        self._inbox.put(lambda: self._pod_changed(old, new))
+        self._loop.post(lambda: self._pod_changed(old, new))
 
     def _hear_node(self, key: Key, old: NodeView | None, new: NodeView | None) -> None:
-        self._inbox.put(lambda: self._node_changed(key[1], old, new))
+        self._loop.post(lambda: self._node_changed(key[1], old, new))
 
-    def _run(self) -> None:
-        while not self._quit.is_set():
-            try:
-                self._take_in()
-                if not (self._pods.synced.is_set() and self._nodes.synced.is_set()):
-                    continue
-                self._drain()
-                while not self._quit.is_set() and (item := self._waiting.pop(time.monotonic())) is not None:
-                    self._attempt(item)
-                    self._drain()
-            except Exception:
-                log.exception("a scheduling pass failed")
-
-    def _take_in(self) -> None:
-        """Wait for news, but not past the next back-off that ends."""
-        wake_at = self._waiting.next_time()
+    def _turn(self) -> None:
+        """Try the pod whose turn it is; what the watches saw meanwhile is taken in before the next."""
         synced = self._pods.synced.is_set() and self._nodes.synced.is_set()
-        longest = LONGEST_SLEEP_SECONDS if synced else 0.05
-        seconds = longest if wake_at is None else min(longest, max(0.0, wake_at - time.monotonic()))
-        try:
-            self._inbox.get(timeout=seconds)()
-        except queue.Empty:
-            return
-        self._drain()
-
-    def _drain(self) -> None:
-        while True:
-            try:
-                self._inbox.get_nowait()()
-            except queue.Empty:
-                return
+        item = self._waiting.pop(time.monotonic()) if synced else None
+        self._loop.after(0.0 if item else TURN_SECONDS, self._turn)
+        if item:
+            self._attempt(item)
 
     def _attempt(self, item: Item) -> None:
         pod = item.record.view
@@ -110,7 +80,7 @@ class Scheduler:
         self._book.place(pod, answer.node)
         self._binding.add(pod.uid)
         self._writer.bind(
-            item.record, answer.node, lambda error: self._inbox.put(lambda: self._bind_ended(item, error))
+            item.record, answer.node, lambda error: self._loop.post(lambda: self._bind_ended(item, error))
         )
 
     def _give_up(self, item: Item, failure: Failure, *, reason: str = "Unschedulable") -> None:

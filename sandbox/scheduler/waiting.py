@@ -88,7 +88,3 @@ class Waiting:
             aside = item.due is not None and item.due > item.backed_off_until
             if aside and item.failure is not None and helps(item.record, item.failure):
                 self.retry(item)
-
-    def next_time(self) -> float | None:
-        """When something is to be done though nothing happens."""
-        return min((item.due for item in self._items.values() if item.due is not None), default=None)

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from sandbox.kubelet.api import ClusterApi, NodeChange, Outcome, PodChange, Watch
+from kube.errors import NotFound, Unavailable
+from sandbox.kubelet.api import ClusterApi, NodeChange, PodChange, Watch
 from sandbox.kubelet.node_status import read_node
 from sandbox.kubelet.pods import Pod, parse_pod
+from tests.sandbox.kubelet.builders import NODE
 
 Raw = dict[str, Any]
 
@@ -43,7 +45,7 @@ class FakeClusterApi(ClusterApi):
         self.leases = 0
         self.refused_node_patches = 0
         self.reachable = True
-        self._pod_watches: list[tuple[FakeWatch, str, PodChange]] = []
+        self._pod_watches: list[tuple[FakeWatch, PodChange]] = []
         self._node_watches: list[tuple[FakeWatch, NodeChange]] = []
 
     def start(self) -> None:
@@ -52,20 +54,20 @@ class FakeClusterApi(ClusterApi):
     def stop(self) -> None:
         pass
 
-    def watch_pods(self, node_name: str, on_change: PodChange) -> Watch:
+    def watch_pods(self, on_change: PodChange) -> Watch:
         def begin() -> bool:
             with self.lock:
-                self._pod_watches.append((watch, node_name, on_change))
+                self._pod_watches.append((watch, on_change))
                 if not self.reachable:
                     return False
                 for raw in list(self.pods.values()):
-                    self._show(watch, node_name, on_change, None, raw)
+                    self._show(watch, on_change, None, raw)
                 return True
 
         watch = FakeWatch(begin)
         return watch
 
-    def watch_node(self, node_name: str, on_change: NodeChange) -> Watch:
+    def watch_node(self, on_change: NodeChange) -> Watch:
         def begin() -> bool:
             with self.lock:
                 self._node_watches.append((watch, on_change))
@@ -76,39 +78,35 @@ class FakeClusterApi(ClusterApi):
         watch = FakeWatch(begin)
         return watch
 
-    def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Outcome:
+    def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
         with self.lock:
             if not self.reachable:
-                return Outcome.LATER
+                raise Unavailable("not reachable")
             raw = self.pods.get(pod.uid)
             if raw is None:
-                return Outcome.POINTLESS
+                raise NotFound("gone")
             self.statuses.append((pod.uid, dict(status)))
             self.change(raw, status=merged(raw.get("status") or {}, status))
-            return Outcome.DONE
 
-    def delete_pod(self, pod: Pod) -> Outcome:
+    def delete_pod(self, pod: Pod) -> None:
         with self.lock:
             if not self.reachable:
-                return Outcome.LATER
+                raise Unavailable("not reachable")
             if pod.uid not in self.pods:
-                return Outcome.POINTLESS
+                raise NotFound("gone")
             if pod.uid not in self.kept_by_finalizer:
                 self.remove(pod.uid)
-            return Outcome.DONE
 
-    def patch_node_status(self, node_name: str, patch: Mapping[str, Any]) -> Outcome:
+    def patch_node_status(self, patch: Mapping[str, Any]) -> None:
         with self.lock:
             if not self.reachable or self.node is None:
                 self.refused_node_patches += 1
-                return Outcome.LATER
+                raise Unavailable("not reachable")
             self.node_patches.append((time.monotonic(), dict(patch)))
             self.change_node(patch["status"])
-            return Outcome.DONE
 
-    def renew_lease(self, node_name: str) -> Outcome:
+    def renew_lease(self) -> None:
         self.leases += 1
-        return Outcome.DONE
 
     def emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         with self.lock:
@@ -156,9 +154,9 @@ class FakeClusterApi(ClusterApi):
                 if not node_watch.stopped and self.node is not None:
                     on_node(read_node(self.node))
                     node_watch.synced.set()
-            for watch, node_name, on_change in self._pod_watches:
+            for watch, on_change in self._pod_watches:
                 for raw in list(self.pods.values()):
-                    self._show(watch, node_name, on_change, None, raw)
+                    self._show(watch, on_change, None, raw)
                 watch.synced.set()
 
     def pod(self, raw: Raw) -> Raw:
@@ -186,12 +184,12 @@ class FakeClusterApi(ClusterApi):
 
     def _tell(self, old: Raw | None, new: Raw | None) -> None:
         if self.reachable:
-            for watch, node_name, on_change in self._pod_watches:
-                self._show(watch, node_name, on_change, old, new)
+            for watch, on_change in self._pod_watches:
+                self._show(watch, on_change, old, new)
 
     @staticmethod
-    def _show(watch: FakeWatch, node_name: str, on_change: PodChange, old: Raw | None, new: Raw | None) -> None:
-        if not watch.stopped and (new or old or {})["spec"].get("nodeName") == node_name:
+    def _show(watch: FakeWatch, on_change: PodChange, old: Raw | None, new: Raw | None) -> None:
+        if not watch.stopped and (new or old or {})["spec"].get("nodeName") == NODE:
             on_change(parse_pod(old) if old else None, parse_pod(new) if new else None)
 
 

@@ -6,7 +6,6 @@ import grpc
 import pytest
 
 from kube.kubelet_api import podresources_pb2 as api
-from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.podresources import RateLimit
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
@@ -71,7 +70,7 @@ def test_all_methods_share_one_rate_limit(bench: KubeletBench) -> None:
 
 def test_the_bucket_refills() -> None:
     now = 0.0
-    limit = RateLimit(100, 10, Clock(monotonic=lambda: now))
+    limit = RateLimit(100, 10, lambda: now)
 
     assert [limit.admit() for _ in range(11)] == [True] * 10 + [False]
     now = 0.02

@@ -4,7 +4,6 @@ import time
 from dataclasses import replace
 from random import Random
 
-from sandbox.kubelet.clock import Clock
 from sandbox.kubelet.devices import DeviceTable
 from sandbox.kubelet.node_status import read_node
 from sandbox.kubelet.writer import NodeTicks
@@ -136,7 +135,6 @@ def test_a_tick_is_its_period_times_one_to_one_point_zero_four() -> None:
         table=DeviceTable(),
         endpoints={},
         expired=lambda: None,
-        clock=Clock(),
         random=Random(1),
         tick_seconds=10,
         lease_seconds=10,

@@ -232,7 +232,6 @@ class Cluster:
                 api=kubelet,
                 supervisor=self.supervisor,
                 status_tick_seconds=self.settings.status_tick_seconds,
-                kubernetes=self._plane.version,
                 nvidia=self.api if gpus and manifest["metadata"]["labels"].get(DEVICE_PLUGIN) == "true" else None,
             )
             self._nodes[name] = node

@@ -12,9 +12,6 @@ from kube import clients
 from sandbox.apiserver import ApiServer
 from sandbox.scheduler import Scheduler
 
-KUBERNETES = "1.36.3"
-"""The version that the stand-ins imitate."""
-
 
 class ControlPlaneFailed(Exception):  # noqa: N818 - the world is broken; the name says what of it
     """A server did not start, or did not serve in time."""
@@ -32,10 +29,6 @@ class Role(StrEnum):
 
 class ControlPlane(Protocol):
     """Started before anything else, stopped after everything else."""
-
-    @property
-    def version(self) -> str:
-        """Of Kubernetes, such as 1.30.14: kubelets are of the same."""
 
     def start(self) -> None:
         """Return when the API answers; raises ControlPlaneFailed."""
@@ -59,8 +52,6 @@ def write_kubeconfig(plane: ControlPlane, folder: Path, role: Role, node: str = 
 
 class Embedded:
     """API server and scheduler in this process, without authentication."""
-
-    version = KUBERNETES
 
     def __init__(self) -> None:
         self._server = ApiServer()

@@ -20,7 +20,7 @@ from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.containers import ContainerHooks
 from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ScriptedRuntime
-from sandbox.kubelet.settings import Switches, Timings
+from sandbox.kubelet.settings import Timings
 from sandbox.mps import search_path
 from sandbox.nvidia_plugin.node import NvidiaNode
 from sandbox.ports import HeldPort
@@ -49,7 +49,6 @@ class SandboxNode:
         api: ApiClient,
         supervisor: Supervisor,
         status_tick_seconds: float,
-        kubernetes: str,
         nvidia: ApiClient | None = None,
     ) -> None:
         """`nvidia`: NVIDIA's device plugin runs here, and works with this client."""
@@ -74,7 +73,6 @@ class SandboxNode:
             status_tick_seconds=status_tick_seconds,
             runtime=self.runtime,
             timings=self._timings(),
-            switches=Switches.of(kubernetes),
             cdi_dirs=(self._cdi,),
         )
 

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sandbox.kubelet.allocation import Allocator
-from sandbox.kubelet.devices import DeviceTable
-from sandbox.kubelet.lifecycle import PodBook
-from sandbox.kubelet.node_status import NodeReading
+from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pods import Amounts, Pod, is_extended_resource
 
 _FIRST = ("cpu", "memory", "ephemeral-storage")
@@ -54,27 +52,19 @@ def _order(requests: Amounts) -> list[str]:
     return [name for name in _FIRST if name in requests] + sorted(name for name in requests if name not in _FIRST)
 
 
-@dataclass(eq=False, kw_only=True)
-class Admission:
-    allocator: Allocator
-    table: DeviceTable
-    book: PodBook
-    node: Callable[[], NodeReading | None]
-
-    def decide(self, pod: Pod, already_running: Callable[[str], bool]) -> Rejection | None:
-        refusal = self.allocator.allocate(pod, already_running)
-        if refusal is not None:
-            return Rejection(
-                reason="UnexpectedAdmissionError",
-                message=f"Allocate failed due to {refusal.message}, which is unexpected",
-            )
-        node = self.node()
-        if node is None:
-            return None
-        allocatable = node.allocatable
-        if any(holder.pod_uid == pod.uid for holder in self.table.holdings()):
-            allocatable = raised(allocatable, self.table.taken_counts())
-        others = [
-            entry.pod.requests for entry in self.book.active() if entry.pod.uid != pod.uid and entry.run is not None
-        ]
-        return check_resources(pod.requests, others, allocatable)
+def decide(
+    parts: KubeletParts, allocator: Allocator, pod: Pod, already_running: Callable[[str], bool]
+) -> Rejection | None:
+    refusal = allocator.allocate(pod, already_running)
+    if refusal is not None:
+        return Rejection(
+            reason="UnexpectedAdmissionError",
+            message=f"Allocate failed due to {refusal.message}, which is unexpected",
+        )
+    if parts.node is None:
+        return None
+    allocatable = parts.node.allocatable
+    if any(holder.pod_uid == pod.uid for holder in parts.table.holdings()):
+        allocatable = raised(allocatable, parts.table.taken_counts())
+    active = (entry for entry in parts.book.active() if entry.pod.uid != pod.uid and entry.run is not None)
+    return check_resources(pod.requests, [entry.pod.requests for entry in active], allocatable)

@@ -10,8 +10,10 @@ device update, never when a pod ends. Its checksum is the stand-in's own (CRC-32
 import base64
 import binascii
 import json
+import logging
 import os
 import threading
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,10 +23,13 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from kube.kubelet_api import deviceplugin_pb2 as api
-from sandbox.kubelet.devices import DeviceTable, Holder, Holding
+from sandbox.kubelet.devices import Holder, Holding
+from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pods import Container, Pod, Role
-from sandbox.kubelet.registration import Endpoints, PluginClient
+from sandbox.kubelet.registration import PluginClient
 from sandbox.kubelet.selection import Nothing, Refusal, Wanted
+
+log = logging.getLogger(__name__)
 
 NO_NUMA_NODE = "-1"
 
@@ -107,17 +112,29 @@ def _checksum(data: Mapping[str, Any]) -> int:
 Reusable = dict[str, frozenset[str]]
 
 
-@dataclass(eq=False, kw_only=True)
 class Allocator:
-    table: DeviceTable
-    endpoints: Endpoints
-    checkpoint: CheckpointFile
-    free_inactive: Callable[[], None]
-    last_admitted: frozenset[str] = frozenset()
-    """UID of the pod whose devices were asked for last, if any."""
+    """It begins with what an earlier kubelet left in the checkpoint; without a readable one all devices are free."""
+
+    def __init__(self, parts: KubeletParts) -> None:
+        self._parts = parts
+        self._table = parts.table
+        self._checkpoint = CheckpointFile(parts.paths.checkpoint)
+        found = self._checkpoint.load()
+        if isinstance(found, Refusal):
+            log.info("continue after failing to read checkpoint file: %s", found.message)
+        else:
+            self._table.restore(found.holdings, found.registered, time.monotonic())
+            parts.endpoints |= dict.fromkeys(found.registered)
+
+    def close(self) -> None:
+        self._checkpoint.close()
+
+    def free_inactive(self) -> None:
+        """Free what pods hold that are not active, once all pods are known. Only List and admission call this."""
+        if self._parts.book.sources_ready:
+            self._table.free_inactive(self._parts.book.active_uids)
 
     def allocate(self, pod: Pod, already_running: Callable[[str], bool]) -> Refusal | None:
-        self.last_admitted = frozenset({pod.uid})
         reusable: Reusable = {}
         for container in pod.containers:
             refusal = self._container(pod, container, reusable, already_running=already_running(container.name))
@@ -128,7 +145,7 @@ class Allocator:
 
     def _account(self, pod: Pod, container: Container, reusable: Reusable) -> None:
         """A plain init container leaves its devices to later containers; all others keep them."""
-        for resource, holding in self.table.holdings_of(pod.uid, container.name).items():
+        for resource, holding in self._table.holdings_of(pod.uid, container.name).items():
             before = reusable.get(resource, frozenset())
             held = holding.device_ids
             reusable[resource] = before | held if container.role is Role.INIT else before - held
@@ -139,13 +156,13 @@ class Allocator:
         looked = False
         allocated = False
         for resource, count in container.devices:
-            if not count or not self.table.knows(resource):
+            if not count or not self._table.knows(resource):
                 continue
             if not looked:
                 self.free_inactive()
                 looked = True
             holder = Holder(pod.uid, container.name, resource)
-            wanted = self.table.needed(
+            wanted = self._table.needed(
                 holder, count, reusable.get(resource, frozenset()), already_running=already_running
             )
             if isinstance(wanted, Nothing):
@@ -159,21 +176,21 @@ class Allocator:
         return None
 
     def _call(self, holder: Holder, wanted: Wanted) -> Refusal | None:
-        client = self.endpoints.get(holder.resource)
+        client = self._parts.endpoints.get(holder.resource)
         if client is None:
             return Refusal(f"unknown Device Plugin {holder.resource}")
         preferred = self._preferred(client, wanted)
         if isinstance(preferred, Refusal):
             return preferred
-        device_ids = self.table.take(wanted, preferred)
+        device_ids = self._table.take(wanted, preferred)
         answer = client.allocate(sorted(device_ids))
         if isinstance(answer, Refusal):
-            self.table.give_back()
+            self._table.give_back()
             return answer
         if not answer.container_responses:
             # As in the kubelet, the ids stay taken until devices of ended pods are freed the next time.
             return Refusal("no containers return in allocation response &AllocateResponse{}")
-        self.table.hold(holder, Holding(device_ids, answer.container_responses[0]))
+        self._table.hold(holder, Holding(device_ids, answer.container_responses[0]))
         return None
 
     @staticmethod
@@ -184,4 +201,4 @@ class Allocator:
 
     def save(self) -> None:
         """Write the checkpoint; also after each device update."""
-        self.checkpoint.save(Checkpoint(holdings=self.table.holdings(), registered=self.table.healthy_ids()))
+        self._checkpoint.save(Checkpoint(holdings=self._table.holdings(), registered=self._table.healthy_ids()))

@@ -24,7 +24,7 @@ class ContainerRequest:
     pod: str
     container: str
     options: ContainerOptions
-    """What the container got: environment, mounts, device nodes, annotations, CDI names."""
+    """What the container got: environment, mounts, CDI names, device nodes."""
     device_ids: Mapping[str, tuple[str, ...]]
     """By resource; the container's own, and for a plain init container what later ones take over."""
     run_seconds: float

@@ -1,8 +1,8 @@
 """What a container gets from its device plugins, merged with what its pod requests.
 
-Takes the Allocate answers of one container, returns `ContainerOptions`: environment, mounts, device nodes, annotations,
-CDI names. First answer wins per key, in a random order of resources, as in the kubelet; the pod's own environment
-wins over all. Pure.
+Takes the Allocate answers of one container, returns `ContainerOptions`: environment, mounts, CDI names. First answer
+wins per key, in a random order of resources, as in the kubelet; the pod's own environment wins over all. Pure. Device
+nodes and annotations in an answer are ignored: no plugin here gives any.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,18 +22,9 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceNode:
-    container_path: str
-    host_path: str
-    permissions: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOptions:
     env: Mapping[str, str]
     mounts: tuple[Mount, ...] = ()
-    devices: tuple[DeviceNode, ...] = ()
-    annotations: Mapping[str, str]
     cdi_names: tuple[str, ...] = ()
     nodes: tuple[cdi.Node, ...] = ()
     """Device nodes with their numbers, from the CDI names."""
@@ -57,31 +48,12 @@ def merge(
     random.shuffle(order)
     env: dict[str, str] = {}
     mounts: dict[str, Mount] = {}
-    devices: dict[str, DeviceNode] = {}
-    annotations: dict[str, str] = {}
     cdi_names: set[str] = set()
     for answer in (answers[resource] for resource in order):
         for name, value in sorted(answer.envs.items()):
             env.setdefault(name, value)
-        for name, value in sorted(answer.annotations.items()):
-            annotations.setdefault(name, value)
         for mount in answer.mounts:
-            mounts.setdefault(mount.container_path, _mount(mount))
-        for device in answer.devices:
-            devices.setdefault(device.container_path, _device_node(device))
+            given = Mount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+            mounts.setdefault(mount.container_path, given)
         cdi_names |= {device.name for device in answer.cdi_devices}
-    return ContainerOptions(
-        env=env | dict(own_env),
-        mounts=tuple(mounts.values()),
-        devices=tuple(devices.values()),
-        annotations=annotations,
-        cdi_names=tuple(sorted(cdi_names)),
-    )
-
-
-def _mount(raw: api.Mount) -> Mount:
-    return Mount(container_path=raw.container_path, host_path=raw.host_path, read_only=raw.read_only)
-
-
-def _device_node(raw: api.DeviceSpec) -> DeviceNode:
-    return DeviceNode(container_path=raw.container_path, host_path=raw.host_path, permissions=raw.permissions)
+    return ContainerOptions(env=env | dict(own_env), mounts=tuple(mounts.values()), cdi_names=tuple(sorted(cdi_names)))

@@ -47,13 +47,10 @@ class PodRun:
     pod: Pod
     admitted_at: float
     """Epoch seconds; the pod's startTime."""
-    pod_ip: str = ""
     containers: dict[str, ContainerRun] = field(default_factory=dict)
     device_health: dict[tuple[str, str], dict[str, bool]] = field(default_factory=dict)
     """By container and resource, then id: remembered, so that an id that left the plugin's list keeps its health."""
     stopping: bool = False
-    failure: tuple[str, str] | None = None
-    """Reason and message of a pod that the kubelet itself ends."""
     terminated: bool = False
     transitions: dict[str, tuple[bool, float]] = field(default_factory=dict)
     """By condition: its value, and since when."""
@@ -137,13 +134,8 @@ class PodRun:
 
     @property
     def phase(self) -> str:
-        if self.failure is not None:
-            return "Failed" if self.terminated else self._running_phase()
         if self.terminated:
             return "Succeeded" if all(run.exit_code == 0 for run in self.apps) and self.work_done else "Failed"
-        return self._running_phase()
-
-    def _running_phase(self) -> str:
         return "Running" if self.initialized and any(run.started_at is not None for run in self.apps) else "Pending"
 
     @property

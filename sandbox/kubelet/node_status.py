@@ -6,7 +6,6 @@ at every tick, 0 after the grace period, never removed. Addresses are invented: 
 listens on them. Pure.
 """
 
-import itertools
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from partitioning.resources import classify
 from sandbox.kubelet.devices import Counts
 from sandbox.kubelet.times import timestamp
 
-_POD_NUMBERS = 2046
-
 
 def invented_node_ip(node_name: str) -> str:
     """For a manifest without addresses."""
@@ -27,19 +24,15 @@ def invented_node_ip(node_name: str) -> str:
     return f"10.{number >> 16 & 127}.{number >> 8 & 255}.{number % 253 + 1}"
 
 
-class PodAddresses:
-    """Pod addresses of one node, out of 10.128.0.0/9, in turn."""
-
-    def __init__(self, node_name: str) -> None:
-        self._block = zlib.crc32(node_name.encode()) & 0xFFF
-        self._numbers = itertools.cycle(range(2, _POD_NUMBERS))
-
-    def take(self) -> str:
-        number = self._block << 11 | next(self._numbers)
-        return f"10.{128 | number >> 16}.{number >> 8 & 255}.{number & 255}"
+def invented_pod_ip(uid: str) -> str:
+    """Out of 10.128.0.0/9."""
+    number = zlib.crc32(uid.encode())
+    return f"10.{128 | number >> 16 & 127}.{number >> 8 & 255}.{number & 255}"
 
 
 Json = dict[str, Any]
+VERSION = "v1.36.3"
+"""Of the kubelet whose measured behaviour this is."""
 _ORDINARY = {"cpu": "96", "memory": "1Ti", "pods": "110", "ephemeral-storage": "1Ti"}
 _CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -74,9 +67,7 @@ def read_node(raw: Mapping[str, Any]) -> NodeReading:
     return NodeReading(name=metadata["name"], uid=metadata.get("uid") or "", status=raw.get("status") or {})
 
 
-def status_patch(
-    node: NodeReading, counts: Counts, *, version: str, boots: int, new_node: bool, now: float
-) -> Json | None:
+def status_patch(node: NodeReading, counts: Counts, *, boots: int, new_node: bool, now: float) -> Json | None:
     """`new_node`: no kubelet was here before, so GPU resources that the manifest claims are 0 until a plugin comes."""
     status = node.status
     capacity = {**_ORDINARY, **_resources(status, "capacity")}
@@ -87,7 +78,7 @@ def status_patch(
     wanted: Json = {
         "capacity": capacity,
         "allocatable": allocatable,
-        "nodeInfo": {**_node_info(node), "kubeletVersion": version, "bootID": _boot_id(node.name, boots)},
+        "nodeInfo": {**_node_info(node), "kubeletVersion": VERSION, "bootID": _boot_id(node.name, boots)},
         "addresses": list(status.get("addresses") or _addresses(node)),
     }
     present = {condition.get("type"): condition for condition in status.get("conditions") or ()}

@@ -9,6 +9,7 @@ from typing import Any
 
 from sandbox.kubelet.admission import Rejection
 from sandbox.kubelet.lifecycle import ContainerRun, PodRun, Step
+from sandbox.kubelet.node_status import invented_pod_ip
 from sandbox.kubelet.pods import Role
 from sandbox.kubelet.times import timestamp
 
@@ -26,23 +27,22 @@ def rejected_status(rejection: Rejection, now: float) -> Json:
     }
 
 
-def status_of(run: PodRun, *, host_ip: str, with_device_health: bool, now: float) -> Json:
+def status_of(run: PodRun, *, host_ip: str, now: float) -> Json:
     status: Json = {
         "phase": run.phase,
         "startTime": timestamp(run.admitted_at),
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "conditions": _conditions(run, now),
-        "containerStatuses": _container_statuses(run, with_device_health=with_device_health, init=False),
+        "containerStatuses": _container_statuses(run, init=False),
     }
-    if run.pod_ip and any(each.started_at is not None for each in run.containers.values()):
+    if any(each.started_at is not None for each in run.containers.values()):
         # A kubelet has the address with the pod's sandbox, and writes it with its next status.
-        status |= {"podIP": run.pod_ip, "podIPs": [{"ip": run.pod_ip}]}
-    init = _container_statuses(run, with_device_health=with_device_health, init=True)
+        pod_ip = host_ip if run.pod.host_network else invented_pod_ip(run.pod.uid)
+        status |= {"podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
+    init = _container_statuses(run, init=True)
     if init:
         status["initContainerStatuses"] = init
-    if run.failure is not None:
-        status |= {"reason": run.failure[0], "message": run.failure[1]}
     return status
 
 
@@ -55,7 +55,7 @@ def _conditions(run: PodRun, now: float) -> list[Json]:
     not_initialized = ("ContainersNotInitialized", f"containers with incomplete status: {_incomplete(run)}")
     initialized = (completed if done else ("", "")) if run.initialized else not_initialized
     wanted = (
-        ("PodReadyToStartContainers", run.pod_ip != "" and not run.terminated, ("", "")),
+        ("PodReadyToStartContainers", not run.terminated, ("", "")),
         ("Initialized", run.initialized, initialized),
         ("Ready", run.ready, ("", "") if run.ready else not_ready),
         ("ContainersReady", run.ready, ("", "") if run.ready else not_ready),
@@ -91,15 +91,15 @@ def _condition(run: PodRun, kind: str, true: bool, words: tuple[str, str], now: 
     }
 
 
-def _container_statuses(run: PodRun, *, with_device_health: bool, init: bool) -> list[Json]:
+def _container_statuses(run: PodRun, *, init: bool) -> list[Json]:
     return [
-        _container_status(run, name, each, with_device_health=with_device_health)
+        _container_status(run, name, each)
         for name, each in run.containers.items()
         if (each.spec.role is not Role.APP) is init
     ]
 
 
-def _container_status(run: PodRun, name: str, each: ContainerRun, *, with_device_health: bool) -> Json:
+def _container_status(run: PodRun, name: str, each: ContainerRun) -> Json:
     ready = each.succeeded if each.spec.role is Role.INIT else each.step is Step.RUNNING
     status: Json = {
         "name": name,
@@ -116,7 +116,7 @@ def _container_status(run: PodRun, name: str, each: ContainerRun, *, with_device
     if each.restarts and each.finished_at is not None and each.step is not Step.ENDED:
         status["lastState"] = {"terminated": _terminated(each)}
     health = {resource: ids for (container, resource), ids in sorted(run.device_health.items()) if container == name}
-    if with_device_health and health:
+    if health:
         status["allocatedResourcesStatus"] = [_resource_health(resource, ids) for resource, ids in health.items()]
     return status
 

@@ -10,18 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 from typing import NoReturn
 
 import grpc
 
 from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api import podresources_pb2_grpc as services
-from sandbox.kubelet.devices import DeviceTable
-from sandbox.kubelet.lifecycle import Entry, PodBook
+from sandbox.kubelet.lifecycle import Entry
+from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pods import Role
 from sandbox.kubelet.selection import shuffled
-from sandbox.kubelet.settings import Switches
 
 
 class RateLimit:
@@ -48,12 +46,9 @@ class RateLimit:
 
 @dataclass(eq=False, kw_only=True)
 class PodResources(services.PodResourcesListerServicer):
-    book: PodBook
-    table: DeviceTable
+    parts: KubeletParts
     free_inactive: Callable[[], None]
     limit: RateLimit
-    switches: Switches
-    random: Random
 
     def List(  # noqa: N802 - the name in the proto
         self,
@@ -62,8 +57,7 @@ class PodResources(services.PodResourcesListerServicer):
     ) -> api.ListPodResourcesResponse:
         self._admit(context)
         self.free_inactive()
-        entries = self.book.active() if self.switches.active_list else self.book.entries()
-        return api.ListPodResourcesResponse(pod_resources=[self._pod(entry) for entry in entries])
+        return api.ListPodResourcesResponse(pod_resources=[self._pod(entry) for entry in self.parts.book.active()])
 
     def GetAllocatableResources(  # noqa: N802 - the name in the proto
         self,
@@ -73,8 +67,8 @@ class PodResources(services.PodResourcesListerServicer):
         self._admit(context)
         devices = [
             api.ContainerDevices(resource_name=resource, device_ids=[device_id])
-            for resource, listed in self.table.healthy_ids().items()
-            for device_id in shuffled(listed, self.random)
+            for resource, listed in self.parts.table.healthy_ids().items()
+            for device_id in shuffled(listed, self.parts.random)
         ]
         return api.AllocatableResourcesResponse(devices=devices)
 
@@ -97,10 +91,10 @@ class PodResources(services.PodResourcesListerServicer):
         """One entry per device, in no order."""
         pairs = [
             (resource, device_id)
-            for resource, holding in sorted(self.table.holdings_of(pod_uid, container).items())
+            for resource, holding in sorted(self.parts.table.holdings_of(pod_uid, container).items())
             for device_id in sorted(holding.device_ids)
         ]
-        self.random.shuffle(pairs)
+        self.parts.random.shuffle(pairs)
         return [
             api.ContainerDevices(
                 resource_name=resource,

@@ -123,21 +123,17 @@ class Pod:
     namespace: str
     name: str
     created: str
-    node: str
     containers: tuple[Container, ...]
     requests: Amounts
     """What the scheduler counts for the whole pod: init containers, sidecars and overhead included."""
-    restart_policy: str = "Always"
     host_network: bool = False
-    active_deadline_seconds: float | None = None
     grace_seconds: float = 30.0
-    """The pod's own, for ends without a deletion: its deadline, and sidecars after its work."""
+    """The pod's own, for sidecars after its work, which end without a deletion."""
     script: Script = field(default_factory=Script)
     deleting: bool = False
     deletion_grace_seconds: float = 0.0
     phase: str = "Pending"
     start_time: str = ""
-    pod_ip: str = ""
 
     @property
     def title(self) -> str:
@@ -153,25 +149,21 @@ class Pod:
 
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    deadline, grace = spec.get("activeDeadlineSeconds"), spec.get("terminationGracePeriodSeconds")
+    grace = spec.get("terminationGracePeriodSeconds")
     return Pod(
         uid=metadata["uid"],
         namespace=metadata["namespace"],
         name=metadata["name"],
         created=metadata.get("creationTimestamp") or "",
-        node=spec.get("nodeName") or "",
         containers=tuple(_containers(spec)),
         requests={name: count for name, count in sorted(pod_requests(raw).items()) if count},
-        restart_policy=spec.get("restartPolicy") or "Always",
         host_network=bool(spec.get("hostNetwork")),
-        active_deadline_seconds=None if deadline is None else float(deadline),
         grace_seconds=30.0 if grace is None else float(grace),
         script=script_of(metadata.get("annotations") or {}),
         deleting=bool(metadata.get("deletionTimestamp")),
         deletion_grace_seconds=float(metadata.get("deletionGracePeriodSeconds") or 0),
         phase=status.get("phase") or "Pending",
         start_time=status.get("startTime") or "",
-        pod_ip=status.get("podIP") or "",
     )
 
 

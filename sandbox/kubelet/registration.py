@@ -75,14 +75,6 @@ class PluginClient:
             return answer
         return list(answer.container_responses[0].deviceIDs) if answer.container_responses else []
 
-    def pre_start(self, device_ids: Iterable[str], timeout_seconds: float) -> Refusal | None:
-        request = api.PreStartContainerRequest(devices_ids=list(device_ids))
-        answer = self._ask(
-            "device plugin PreStartContainer rpc failed with err: ",
-            lambda: self._stub.PreStartContainer(request, timeout=timeout_seconds),
-        )
-        return answer if isinstance(answer, Refusal) else None
-
     def _ask(self, what: str, call: Callable[[], Answer]) -> Answer | Refusal:
         if self.stopped:
             return Refusal(f"endpoint &{{{self.resource}}} has been stopped")

@@ -5,55 +5,41 @@ Events. `lifecycle` decides what is done next; everything here runs in the sync 
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from sandbox.kubelet.admission import Admission
-from sandbox.kubelet.api import ClusterApi
-from sandbox.kubelet.containers import ContainerRecord, ContainerState
-from sandbox.kubelet.lifecycle import Entry, PodBook, PodRun, Step
+from sandbox.cdi import CdiError
+from sandbox.kubelet.containers import ContainerRecord, ContainerRequest, ContainerState
+from sandbox.kubelet.injection import merge
+from sandbox.kubelet.lifecycle import Entry, PodRun, Step
+from sandbox.kubelet.node_status import invented_node_ip
+from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pod_status import status_of
-from sandbox.kubelet.pods import Pod
-from sandbox.kubelet.runtime import ScriptedRuntime
-from sandbox.kubelet.settings import Switches, Timings
-from sandbox.kubelet.starts import ContainerStarts, StartFailure
+from sandbox.kubelet.pods import Pod, Role
 from sandbox.kubelet.times import epoch_seconds
 from sandbox.kubelet.writer import ApiWriter
-from sandbox.loop import Loop
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletParts:
-    """What the pods' workers use and do not own."""
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """The container's waiting reason and message; it is tried again."""
 
-    book: PodBook
-    admission: Admission
-    starts: ContainerStarts
-    runtime: ScriptedRuntime
-    loop: Loop
-    writer: ApiWriter
-    api: ClusterApi
-    timings: Timings
-    switches: Switches
-    pod_ip: Callable[[Pod], str]
-    host_ip: Callable[[], str]
+    reason: str
+    message: str
 
 
 class PodRunner:
-    def __init__(self, parts: KubeletParts) -> None:
+    def __init__(self, parts: KubeletParts, writer: ApiWriter) -> None:
         self._parts = parts
         self._book = parts.book
+        self._table = parts.table
         self._runtime = parts.runtime
         self._loop = parts.loop
-        self._writer = parts.writer
         self._timings = parts.timings
+        self._writer = writer
 
     def begin(self, entry: Entry) -> None:
         """A pod was admitted."""
-        uid, run = entry.pod.uid, self.adopt(entry)
-        if entry.pod.active_deadline_seconds is not None:
-            left = run.admitted_at + entry.pod.active_deadline_seconds - time.time()
-            self._loop.after(max(0.0, left), lambda: self.deadline(uid))
+        self.adopt(entry)
         self.health(entry)
         self.sync(entry)
 
@@ -61,7 +47,7 @@ class PodRunner:
         """A run for the pod, with the containers that the runtime has of it from before a kubelet restart."""
         pod = entry.pod
         admitted_at = epoch_seconds(pod.start_time) or time.time()
-        run = PodRun(pod=pod, admitted_at=admitted_at, pod_ip=pod.pod_ip or self._parts.pod_ip(pod))
+        run = PodRun(pod=pod, admitted_at=admitted_at)
         for record in self._runtime.containers(pod.uid):
             if record.start_error:
                 continue
@@ -106,12 +92,6 @@ class PodRunner:
             entry.finished = True
             self._writer.finish(entry.pod)
 
-    def deadline(self, uid: str) -> None:
-        entry = self._book.get(uid)
-        if entry is not None and entry.run is not None and not entry.run.terminated:
-            entry.run.failure = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-            self.stop(entry, entry.pod.grace_seconds)
-
     def repair(self, uid: str) -> None:
         """Another client ended the pod's phase while it runs: the kubelet's own view wins in the end."""
         entry = self._book.get(uid)
@@ -124,8 +104,7 @@ class PodRunner:
         parts = self._parts
         status = status_of(
             entry.run,
-            host_ip=parts.host_ip(),
-            with_device_health=parts.switches.resource_health_status,
+            host_ip=parts.node.host_ip if parts.node else invented_node_ip(parts.node_name),
             now=time.time(),
         )
         self._writer.submit(entry.pod, status, again=again)
@@ -167,28 +146,44 @@ class PodRunner:
         return entry, run
 
     def _start(self, entry: Entry, name: str) -> None:
-        run = entry.run
-        if run is None:
+        """With what its plugins answered at admission: no Allocate is made here, a restart has the same devices."""
+        if entry.run is None:
             return
-        run.starting(name, "")
-        uid = entry.pod.uid
-        # A plugin may take 30 s over PreStartContainer, so the answer comes back through the loop.
-        self._parts.starts.prepare(
-            entry.pod, name, lambda result: self._loop.post(lambda: self._prepared(uid, name, result))
-        )
-
-    def _prepared(self, uid: str, name: str, failure: StartFailure | None) -> None:
-        entry = self._book.get(uid)
-        if entry is None or entry.run is None:
-            return
-        if failure is not None or entry.run.stopping:
-            self._start_failed(entry, name, failure or StartFailure("ContainerCreating", ""))
-            return
-        started = self._parts.starts.start(entry.pod, name)
+        entry.run.starting(name, "")
+        started = self._started(entry.pod, name)
         if isinstance(started, StartFailure):
             self._start_failed(entry, name, started)
         else:
             entry.run.starting(name, started.container_id)
+
+    def _started(self, pod: Pod, name: str) -> ContainerRecord | StartFailure:
+        container = pod.container(name)
+        for resource, count in container.devices:
+            if count and self._table.knows(resource) and resource not in self._parts.endpoints:
+                text = f"endpoint not found in cache for a registered resource: {resource}"
+                return StartFailure("CreateContainerConfigError", text)
+        holdings = self._table.holdings_of(pod.uid, name)
+        script, timings = pod.script, self._timings
+        given = merge({resource: h.answer for resource, h in holdings.items()}, container.env, self._parts.random)
+        try:
+            options = given.resolved(self._parts.cdi_dirs)
+        except CdiError as error:
+            return StartFailure("CreateContainerError", str(error))
+        return self._runtime.start(
+            ContainerRequest(
+                pod_uid=pod.uid,
+                namespace=pod.namespace,
+                pod=pod.name,
+                container=name,
+                options=options,
+                device_ids={resource: tuple(sorted(h.device_ids)) for resource, h in sorted(holdings.items())},
+                run_seconds=container.run_seconds,
+                exit_code=script.exit_code if container.role is Role.APP else 0,
+                start_seconds=timings.start_seconds if script.start_seconds is None else script.start_seconds,
+                stop_seconds=timings.stop_seconds if script.stop_seconds is None else script.stop_seconds,
+                unkillable_seconds=script.unkillable_seconds,
+            )
+        )
 
     def _start_failed(self, entry: Entry, name: str, failure: StartFailure) -> None:
         if entry.run is None:
@@ -215,4 +210,17 @@ class PodRunner:
                 self.write(entry)
 
     def health(self, entry: Entry) -> bool:
-        return entry.run is not None and entry.run.note_health(self._parts.starts.health(entry.run))
+        """Note that of every device that a container of the pod got; whether one changed."""
+        run = entry.run
+        if run is None:
+            return False
+        devices = {key: set(ids) for key, ids in run.device_health.items()}
+        for name in run.containers:
+            for resource, holding in self._table.holdings_of(run.pod.uid, name).items():
+                devices.setdefault((name, resource), set()).update(holding.device_ids)
+        return run.note_health(
+            {
+                (name, resource): {device_id: self._table.health(resource, device_id) for device_id in sorted(ids)}
+                for (name, resource), ids in sorted(devices.items())
+            }
+        )

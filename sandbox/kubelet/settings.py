@@ -1,6 +1,6 @@
-"""Holds how long each step of a kubelet takes, and which kubelet version is simulated.
+"""Holds how long each step of a kubelet takes.
 
-Two frozen values that the parts of the kubelet read. The defaults are what kubelet 1.36 was measured to do, but for
+A frozen value that the parts of the kubelet read. The defaults are what kubelet 1.36 was measured to do, but for
 `stop_seconds` and `start_seconds`, which belong to containers. Nothing here reads an environment or a file.
 """
 
@@ -26,7 +26,6 @@ class Timings:
     """From the stop signal to the end of the process, where the pod has no annotation for it."""
     force_stop_seconds: float = 2.0
     """The shortest grace of any stop, and that of a container whose pod vanished from the API (force deletion)."""
-    prestart_timeout_seconds: float = 30.0
     start_retry_seconds: tuple[float, ...] = (1.0, 12.0, 27.0)
     """Pauses after a failed start, the last one repeated."""
     restart_backoff_seconds: tuple[float, ...] = (0.5, 10.0, 20.0, 40.0)
@@ -37,31 +36,3 @@ class Timings:
     rate_per_second: float = 100.0
     rate_burst: int = 10
     """Token bucket of pod-resources, shared by all methods and clients."""
-
-
-FIRST_WITH_ACTIVE_LIST = 34
-FIRST_WITH_HEALTH = 36
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switches:
-    """Differences between kubelet versions, all measured on 1.30.14 and 1.36.3. Where one of them changed in between
-    is known for the List and the health only; the others go with the List."""
-
-    version: str = "v1.36.3"
-    active_list: bool = True
-    """Off up to 1.33: List shows ended pods too, with what they still hold; the pod that was admitted last keeps its
-    devices, ended or not, until another one is admitted; a force-deleted pod's containers get the pod's own grace
-    period, not two seconds; and every file in the plugin directory but the checkpoint is removed at the start."""
-    resource_health_status: bool = True
-    """On from 1.36: containerStatuses[].allocatedResourcesStatus."""
-
-    @classmethod
-    def of(cls, version: str) -> "Switches":
-        """What a kubelet of that version does; `1.30.14`."""
-        minor = int(version.split(".")[1])
-        return cls(
-            version=f"v{version}",
-            active_list=minor >= FIRST_WITH_ACTIVE_LIST,
-            resource_health_status=minor >= FIRST_WITH_HEALTH,
-        )

@@ -43,9 +43,8 @@ class SocketServer:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def remove_sockets(folder: Path, *, and_files_but: Path | None = None) -> None:
-    """What a kubelet does to its plugin directory at start; files stay unless one to keep is named, folders always."""
+def remove_sockets(folder: Path) -> None:
+    """What a kubelet does to its plugin directory at start; files and folders stay."""
     for path in sorted(folder.iterdir()):
-        mode = path.lstat().st_mode
-        if stat.S_ISSOCK(mode) or (and_files_but not in (None, path) and stat.S_ISREG(mode)):
+        if stat.S_ISSOCK(path.lstat().st_mode):
             path.unlink()

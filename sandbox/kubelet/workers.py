@@ -7,17 +7,22 @@ vanished ones leave the book while their containers get a grace period. Everythi
 import time
 from typing import Literal
 
-from sandbox.kubelet.admission import Rejection
+from sandbox.kubelet.admission import Rejection, decide
+from sandbox.kubelet.allocation import Allocator
 from sandbox.kubelet.containers import ContainerState
 from sandbox.kubelet.lifecycle import Entry
+from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pod_status import rejected_status
 from sandbox.kubelet.pods import Pod
-from sandbox.kubelet.runner import KubeletParts, PodRunner
+from sandbox.kubelet.runner import PodRunner
+from sandbox.kubelet.writer import ApiWriter
 
 
 class PodWorkers:
-    def __init__(self, parts: KubeletParts, runner: PodRunner) -> None:
+    def __init__(self, parts: KubeletParts, allocator: Allocator, runner: PodRunner, writer: ApiWriter) -> None:
         self._parts = parts
+        self._allocator = allocator
+        self._writer = writer
         self._runner = runner
         self._book = parts.book
         self._timings = parts.timings
@@ -57,7 +62,7 @@ class PodWorkers:
             return
         for problem in pod.script.problems:
             self._emit(pod, "Warning", "InvalidSandboxAnnotation", problem)
-        rejection = self._parts.admission.decide(pod, self._running_containers(pod).__contains__)
+        rejection = decide(self._parts, self._allocator, pod, self._running_containers(pod).__contains__)
         if rejection is not None:
             self._reject(entry, rejection)
             return
@@ -70,14 +75,14 @@ class PodWorkers:
 
     def _reject(self, entry: Entry, rejection: Rejection) -> None:
         entry.rejected = True
-        self._parts.writer.submit(entry.pod, rejected_status(rejection, time.time()))
+        self._writer.submit(entry.pod, rejected_status(rejection, time.time()))
         self._emit(entry.pod, "Warning", rejection.reason, rejection.message)
         self._runner.stop_containers(entry.pod.uid)
 
     def _update(self, entry: Entry) -> None:
         pod, run = entry.pod, entry.run
         if pod.deleting and run is not None and not run.stopping and not run.terminated:
-            self._runner.stop(entry, pod.deletion_grace_seconds or self._forced_grace_seconds(pod))
+            self._runner.stop(entry, pod.deletion_grace_seconds)
         self._runner.finish_if_deleting(entry)
         if pod.ended and run is not None and not run.terminated and not run.stopping:
             self._parts.loop.after(self._timings.status_repair_seconds, lambda: self._runner.repair(pod.uid))
@@ -85,12 +90,8 @@ class PodWorkers:
     def _gone(self, pod: Pod) -> None:
         """The object vanished. If that was no end the kubelet knew of, containers run on for a grace of their own."""
         self._book.remove(pod.uid)
-        self._parts.writer.forget(pod.uid)
-        self._runner.stop_containers(pod.uid, self._forced_grace_seconds(pod))
-
-    def _forced_grace_seconds(self, pod: Pod) -> float:
-        """Less than the shortest is that one."""
-        return 0.0 if self._parts.switches.active_list else pod.grace_seconds
+        self._writer.forget(pod.uid)
+        self._runner.stop_containers(pod.uid)
 
     def _emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._parts.api.emit(pod, event_type, reason, message)

@@ -9,16 +9,14 @@ status.
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 from kube.errors import ApiError, Unavailable
 from sandbox.kubelet.api import ClusterApi
-from sandbox.kubelet.devices import Counts, DeviceTable
+from sandbox.kubelet.devices import Counts
 from sandbox.kubelet.node_status import NodeReading, status_patch
+from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pods import Pod
-from sandbox.kubelet.registration import Endpoints
 from sandbox.loop import Loop
 from sandbox.writes import Writes
 
@@ -28,55 +26,51 @@ _TICK_RETRY_SECONDS = 0.5
 _NO_NODE_SECONDS = 0.05
 
 
-@dataclass(eq=False, kw_only=True)
 class NodeTicks:
-    api: ClusterApi
-    table: DeviceTable
-    endpoints: Endpoints
-    expired: Callable[[], None]
-    random: Random
-    tick_seconds: float
-    lease_seconds: float
-    version: str
-    boots: int
-    new_node: bool
-    node: NodeReading | None = None
-    _removed: set[str] = field(default_factory=set)
-    _lease_due: float = 0.0
+    def __init__(
+        self, parts: KubeletParts, tick_seconds: float, *, new_node: bool, expired: Callable[[], object]
+    ) -> None:
+        """`expired` is called when the grace period of a resource has ended."""
+        self._parts = parts
+        self._tick_seconds = tick_seconds
+        self._new_node = new_node
+        self._expired = expired
+        self._removed: set[str] = set()
+        self._lease_due = 0.0
 
     def tick(self) -> float:
         counts = self._counts()
-        node = self.node
+        node = self._parts.node
         if node is None:
             return _NO_NODE_SECONDS
         try:
             if time.monotonic() >= self._lease_due:
-                self.api.renew_lease()
-                self._lease_due = time.monotonic() + self.lease_seconds
+                self._parts.api.renew_lease()
+                self._lease_due = time.monotonic() + self._parts.timings.lease_renew_seconds
             self._write(node, counts)
         except Unavailable as error:
             log.debug("node %s: %s", node.name, error)
             return _TICK_RETRY_SECONDS
         except ApiError as error:
             log.warning("node %s: the status was refused: %s", node.name, error)
-        return self.tick_seconds * (1 + _JITTER * self.random.random())
+        return self._tick_seconds * (1 + _JITTER * self._parts.random.random())
 
     def _counts(self) -> Counts:
-        counts = self.table.counts(time.monotonic())
+        counts = self._parts.table.counts(time.monotonic())
         if counts.removed:
             for resource in counts.removed:
-                self.endpoints.pop(resource, None)
-            self.expired()
+                self._parts.endpoints.pop(resource, None)
+            self._expired()
         # Kept until a patch has carried them: the table names them only once.
         self._removed = (self._removed | set(counts.removed)) - counts.capacity.keys()
         return Counts(capacity=counts.capacity, allocatable=counts.allocatable, removed=tuple(sorted(self._removed)))
 
     def _write(self, node: NodeReading, counts: Counts) -> None:
-        now = time.time()
-        patch = status_patch(node, counts, version=self.version, boots=self.boots, new_node=self.new_node, now=now)
+        boots = self._parts.runtime.boots
+        patch = status_patch(node, counts, boots=boots, new_node=self._new_node, now=time.time())
         if patch is not None:
-            self.api.patch_node_status(patch)
-            self.new_node = False
+            self._parts.api.patch_node_status(patch)
+            self._new_node = False
             self._removed.clear()
 
 

@@ -1,7 +1,8 @@
 """Answers single commands: functions from the daemon's state and the arguments to the lines that are printed.
 
 Measured on nvidia-cuda-mps-control 535.261.03. A bad value is ignored without an error, a UUID where an ordinal
-belongs clears device 0's limit, and memory units are G or else M: callers must read back what they set.
+belongs clears device 0's limit, and memory units are G or else M: callers must read back what they set. Commands that
+the product does not send are unknown here.
 """
 
 from __future__ import annotations
@@ -98,35 +99,6 @@ def _set_default_limit(state: State, arguments: list[str]) -> list[str]:
 _server_limit = _on_server(lambda *_: [])
 
 
-def _priority(state: State, arguments: list[str]) -> list[str]:
-    """To get it without an argument, to set it with one."""
-    state["priority"] = "".join(arguments[:1]) or state.get("priority", "0")
-    return [] if arguments else [state["priority"]]
-
-
-@_on_server
-def _shutdown_server(state: State, server: dict[str, Any], _: list[str]) -> list[str]:
-    state["servers"] = {pid: other for pid, other in state["servers"].items() if other is not server}
-    return []
-
-
-def _terminate_client(state: State, arguments: list[str]) -> list[str]:
-    """0 where it was ended, as seen with driver 580."""
-    if (server := state["servers"].get(arguments[0])) is None:
-        return [f"Server {arguments[0]} not found", f"Server {arguments[0]} not found!", "1"]
-    server["clients"] = [client for client in server["clients"] if str(client["pid"]) not in arguments[1:]]
-    return ["0"]
-
-
-def _device_client_list(state: State, arguments: list[str]) -> list[str]:
-    return [line for pid in arguments or state["servers"] for line in _client_list(state, [pid])]
-
-
-def _ps(state: State, arguments: list[str]) -> list[str]:
-    lines = _device_client_list(state, arguments[1:]) if arguments or state["servers"] else ["Server not found"]
-    return [*lines, *lines, ""] if arguments[1:] and arguments[1] not in state["servers"] else lines
-
-
 COMMANDS: dict[str, Callable[[State, list[str]], list[str]]] = {
     "get_server_list": _server_list,
     "get_client_list": _client_list,
@@ -138,10 +110,4 @@ COMMANDS: dict[str, Callable[[State, list[str]], list[str]]] = {
     "set_default_device_pinned_mem_limit": _set_default_limit,
     "get_device_pinned_mem_limit": _server_limit,
     "set_device_pinned_mem_limit": _server_limit,
-    "get_default_client_priority": _priority,
-    "set_default_client_priority": _priority,
-    "shutdown_server": _shutdown_server,
-    "terminate_client": _terminate_client,
-    "get_device_client_list": _device_client_list,
-    "ps": _ps,
 }

@@ -1,27 +1,60 @@
-"""Reads a config file of NVIDIA's device plugin v0.20.0 as the plugin does, its errors included.
+"""Reads a config file of NVIDIA's device plugin v0.20.0 as the plugin does.
 
-Takes the text, returns what it means for sharing. Unknown keys are dropped, `rename` and `devices` are read and thrown
-away, MPS wins over time-slicing. Must never accept what that parser refuses.
+Takes the text, returns what it means for sharing, or why it is refused. Unknown keys are dropped, `rename` and
+`devices` are read and thrown away, MPS wins over time-slicing. Must never accept what that parser refuses.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import yaml
+from jsonschema import Draft202012Validator
 
 from sandbox.driver.state import GpuState
 
-UNMARSHAL = "unmarshal error: error unmarshaling JSON: while decoding JSON: "
 PREFIX = "nvidia.com/"
 WHOLE = f"{PREFIX}gpu"
-LONGEST_NAME = 63
 MPS, TIME_SLICING, NO_SHARING = "mps", "time-slicing", "none"
-T = TypeVar("T")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_Shared = tuple[dict[str, int], bool, bool | None]
-"""Replicas by resource, whether it is renamed, whether a container may request several."""
+_WORD = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = {"type": "string", "pattern": rf"^(nvidia\.com/)?(?=.{{1,52}}\Z){_WORD}(\.{_WORD})*\Z"}
+"""With its prefix 63 characters at most."""
+_DEVICE = {"type": ["integer", "string"], "pattern": r"^(\d+(:\d+)?|(GPU|MIG)-\S+)\Z"}
+_DEVICES = {"anyOf": [{"enum": ["all", None]}, {"type": "integer", "minimum": 1}, {"type": "array", "items": _DEVICE}]}
+_SHARED = {
+    "type": "object",
+    "required": ["resources"],
+    "properties": {
+        "renameByDefault": {"type": "boolean"},
+        "failRequestsGreaterThanOne": {"type": "boolean"},
+        "resources": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["name", "replicas"],
+                "properties": {
+                    "name": _NAME,
+                    "rename": _NAME,
+                    "devices": _DEVICES,
+                    "replicas": {"type": "integer", "minimum": 2},
+                },
+            },
+        },
+    },
+}
+_IGNORED = {"type": ["array", "null"], "items": {"type": "object", "required": ["pattern", "name"]}}
+_VALIDATOR = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "resources": {"type": ["object", "null"], "properties": {"gpus": _IGNORED, "mig": _IGNORED}},
+            "sharing": {
+                "type": ["object", "null"],
+                "properties": {"timeSlicing": _SHARED, "mps": {**_SHARED, "type": ["object", "null"]}},
+            },
+        },
+    }
+)
 
 
 class BadConfig(Exception):  # noqa: N818 - the program's answer, not a fault of ours
@@ -66,103 +99,21 @@ def parse(text: str) -> Config:
         raw = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise BadConfig(f"unmarshal error: {error}") from error
-    try:
-        _check_resources(_object(raw.get("resources"), "v1.Resources"))
-        sharing = _object(raw.get("sharing"), "v1.Sharing")
-        slicing = _shared(sharing["timeSlicing"]) if "timeSlicing" in sharing else None
-        mps = _shared(sharing["mps"]) if sharing.get("mps") is not None else None
-    except BadConfig as bad:
-        raise BadConfig(f"{UNMARSHAL}{bad}") from bad
+    for problem in _VALIDATOR.iter_errors(raw):
+        raise BadConfig(f"unmarshal error: {problem.json_path}: {problem.message}")
     if (version := raw.get("version") or "v1") != "v1":
         raise BadConfig(f"unknown version: {version}")
-    replicas, renamed, one = mps or slicing or ({}, False, False)
+    sharing = raw.get("sharing") or {}
+    shared = sharing.get(MPS) or sharing.get("timeSlicing") or {}
+    strategy = MPS if sharing.get(MPS) else TIME_SLICING if shared else NO_SHARING
+    replicas: dict[str, int] = {}
+    for entry in shared.get("resources", ()):
+        name = PREFIX + entry["name"].removeprefix(PREFIX)
+        replicas[name] = max(entry["replicas"], replicas.get(name, 0))  # ids of one name are united
     return Config(
-        strategy=MPS if mps else TIME_SLICING if slicing else NO_SHARING,
+        strategy=strategy,
         replicas=tuple(sorted(replicas.items())),
-        renamed=renamed,
-        one_per_request=one is not False if mps else one is True,
+        renamed=shared.get("renameByDefault", False),
+        one_per_request=shared.get("failRequestsGreaterThanOne", strategy == MPS),
         mig_strategy=str((raw.get("flags") or {}).get("migStrategy") or "none"),
     )
-
-
-def _shared(raw: Any) -> _Shared:
-    block = _object(raw, "map[string]json.RawMessage")
-    renamed = _typed(block.get("renameByDefault", False), bool)
-    one = _typed(block["failRequestsGreaterThanOne"], bool) if "failRequestsGreaterThanOne" in block else None
-    if not block.get("resources"):
-        raise BadConfig("no resources specified")
-    united: dict[str, int] = {}
-    for name, count in map(_entry, _typed(block["resources"], list)):
-        united[name] = max(count, united.get(name, 0))  # ids of one name are united, and numbered from 0 in each entry
-    return united, renamed, one
-
-
-def _entry(raw: Any) -> tuple[str, int]:
-    entry = _object(raw, "map[string]json.RawMessage")
-    if "name" not in entry:
-        raise BadConfig("no resource name specified")
-    name = _name(_typed(entry["name"], str))
-    _check_devices(entry.get("devices", "all"))
-    if "replicas" not in entry:
-        raise BadConfig("no replicas specified")
-    replicas = _typed(entry["replicas"], int)
-    if replicas < 2:
-        raise BadConfig("number of replicas must be >= 2")
-    if "rename" in entry:
-        _name(_typed(entry["rename"], str))
-    return name, replicas
-
-
-def _name(text: str) -> str:
-    name = text if text.startswith(PREFIX) else PREFIX + text
-    if len(name) > LONGEST_NAME:
-        raise BadConfig(f"fully-qualified resource name must be {LONGEST_NAME} characters or less: {name}")
-    if not _SUBDOMAIN.fullmatch(name.removeprefix(PREFIX)):
-        must = "a lowercase RFC 1123 subdomain must consist of"
-        raise BadConfig(f"incorrect format for resource name '{name}': [{must}]")
-    return name
-
-
-def _check_devices(raw: Any) -> None:
-    match raw:
-        case str():
-            if raw != "all":
-                raise BadConfig(f"devices set as '{raw}' but the only valid string input is 'all'")
-        case bool() | float() | Mapping():
-            raise BadConfig(f"unrecognized type for devices spec: {raw}")
-        case int():
-            if raw <= 0:
-                raise BadConfig(f"devices set as '{raw}' but a count of devices must be > 0")
-        case list():
-            for one in raw:
-                if not re.fullmatch(r"\d+(:\d+)?|(GPU|MIG)-\S+", str(one)):
-                    raise BadConfig(f"unsupported type for device in devices list: {one}")
-
-
-def _check_resources(raw: Mapping[str, Any]) -> None:
-    """The whole section is ignored, after this."""
-    for resource in (one for kind in ("gpus", "mig") for one in raw.get(kind) or ()):
-        for field in ("pattern", "name"):
-            if field not in resource:
-                raise BadConfig(f"resources must have a '{field}' field set")
-
-
-def _object(raw: Any, go_type: str) -> Mapping[str, Any]:
-    if not isinstance(raw, Mapping | None):
-        raise BadConfig(f"json: cannot unmarshal {_found(raw)} into Go value of type {go_type}")
-    return raw or {}
-
-
-def _typed(raw: Any, kind: type[T]) -> T:
-    if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
-        field = "Go struct field Sharing.sharing.mps"
-        raise BadConfig(f"json: cannot unmarshal {_found(raw)} into {field} of type {_GO_TYPES[kind]}")
-    return raw
-
-
-_GO_TYPES: Mapping[type, str] = {bool: "bool", int: "int", str: "string", list: "[]v1.ReplicatedResource"}
-_JSON_TYPES: Mapping[type, str] = {bool: "bool", int: "number", str: "string", list: "array"}
-
-
-def _found(raw: Any) -> str:
-    return f"number {raw}" if isinstance(raw, float) else _JSON_TYPES.get(type(raw), "object")

@@ -4,18 +4,17 @@ Takes a projected volume, where its choice lies, and how to signal the plugin; `
 `observe` what its informer brings. As the real program (v0.19.0 to v0.20.0) it acts on "no label" at each start,
 unless the API server answers before its first look; it ignores new content of the same file, cannot mend a link that
 dangles, and ends on every error, after the link was switched as well. Must never be kinder than that program, on which
-a test runs the same cases.
+a test runs the same cases. It is set up as by NVIDIA's chart, without a default.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from sandbox.nvidia_plugin.projection import ConfigMapVolume
 
 MOUNTED = Path("/available-configs")
 NAMED = "default"
-NOTHING = Path("/dev/null")
 Signal = Callable[[], str | None]
 """Sends it; returns why that failed, or None."""
 
@@ -27,16 +26,7 @@ class Ended(Exception):  # noqa: N818 - the program exits 1; the text is its las
 class ConfigManager:
     """One process, and what it leaves behind: `chosen` outlives it, as an emptyDir outlives a container."""
 
-    def __init__(
-        self,
-        volume: ConfigMapVolume,
-        chosen: Path,
-        *,
-        signal: Signal,
-        default: str = "",
-        fallbacks: Sequence[str] = ("named", "single"),
-        mounted: Path = MOUNTED,
-    ) -> None:
+    def __init__(self, volume: ConfigMapVolume, chosen: Path, *, signal: Signal) -> None:
         self.volume = volume
         self.chosen = chosen
         self.running = False
@@ -45,9 +35,6 @@ class ConfigManager:
         self.sent = 0
         """Signals that arrived."""
         self._signal = signal
-        self._default = default
-        self._fallbacks = tuple(fallbacks)
-        self._mounted = mounted
         self._handled: str | None = None
 
     def start(self, first: str = "") -> None:
@@ -79,28 +66,21 @@ class ConfigManager:
         return self.ended is None
 
     def _choose(self, label: str) -> str:
-        """A key, or '' for an empty file."""
+        """A key."""
         keys = self.volume.keys()
         if not keys:
             raise Ended("no configuration files available")
-        if label or self._default:
-            if (label or self._default) not in keys:
-                raise Ended(f"specified config {label} does not exist")  # of a missing default it names the label, too
-            return label or self._default
-        for fallback in self._fallbacks:
-            if fallback not in ("named", "single", "empty"):
-                raise Ended(f"unknown fallback strategy: {fallback}")
-            if fallback == "named" and NAMED in keys:
-                return NAMED
-            if fallback == "single" and len(keys) == 1:
-                return keys.pop()
-            if fallback == "empty":
-                return ""
-        raise Ended("no config was set, no default was provided, and all fallbacks failed")
+        if label and label not in keys:
+            raise Ended(f"specified config {label} does not exist")
+        if label or NAMED in keys:
+            return label or NAMED
+        if len(keys) > 1:
+            raise Ended("no config was set, no default was provided, and all fallbacks failed")
+        return keys.pop()
 
     def _switch(self, key: str) -> bool:
         """Whether the link leads to another file now."""
-        target = self._mounted / key if key else NOTHING
+        target = MOUNTED / key
         present = self._real(self.chosen)
         if present is not None:
             if present == self._real(target):
@@ -122,6 +102,6 @@ class ConfigManager:
         """Where a path leads, links followed as the container sees them; None where nothing is."""
         if path.is_symlink():
             path = Path(os.readlink(path))
-        if path.is_relative_to(self._mounted):
-            path = self.volume.folder / path.relative_to(self._mounted)
+        if path.is_relative_to(MOUNTED):
+            path = self.volume.folder / path.relative_to(MOUNTED)
         return path.resolve() if path.exists() else None

@@ -15,7 +15,6 @@ from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ScriptedRuntime
-from sandbox.kubelet.settings import Switches
 from tests.builders.models import H100
 from tests.builders.objects import manifest, node
 from tests.e2e.chart_release import Program, Release
@@ -47,7 +46,7 @@ def values_for(folder: Path, controller_port: int, agent_port: int) -> dict[str,
 class ChartNode:
     """A node with simulated hardware and the chart's agent and device plugin."""
 
-    def __init__(self, name: str, release: Release, folder: Path, kubernetes: str) -> None:
+    def __init__(self, name: str, release: Release, folder: Path) -> None:
         self.name, self._folder, self._cluster = name, folder, release.cluster
         for each in ("state", "kubelet", "mps"):
             (folder / each).mkdir()
@@ -67,7 +66,6 @@ class ChartNode:
             ClusterApi(self._cluster.kubelet(name), name),
             status_tick_seconds=1.0,
             runtime=self._runtime,
-            switches=Switches.of(kubernetes),
         )
         self.plugin = Program(release, "daemonsets", PLUGIN, folder)
         self.agent = Program(release, "daemonsets", AGENT, folder, node=name)

@@ -145,7 +145,7 @@ def test_a_pod_gets_its_slice_from_what_the_chart_installed(
     cluster, name = release.cluster, "gpu-node-1"
     with HeldPort() as controller_port, HeldPort() as agent_port:
         release.install(values_for(folder, controller_port.number, agent_port.number))
-        node = ChartNode(name, release, folder, programs.kubernetes)
+        node = ChartNode(name, release, folder)
         request.addfinalizer(node.close)
         controller = Program(release, "deployments", CONTROLLER, folder)
         request.addfinalizer(controller.kill)

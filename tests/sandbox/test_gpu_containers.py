@@ -19,7 +19,7 @@ def container(visible: str, options: ContainerOptions | None = None) -> Containe
         namespace="default",
         pod="pod",
         container="main",
-        options=options or ContainerOptions(env={"NVIDIA_VISIBLE_DEVICES": visible}, annotations={}),
+        options=options or ContainerOptions(env={"NVIDIA_VISIBLE_DEVICES": visible}),
         device_ids={},
         run_seconds=1,
         exit_code=0,
@@ -62,6 +62,6 @@ def test_a_client_of_mps_finds_the_daemon_behind_its_mount(machine: Path, tmp_pa
     uuid = observe(machine)["gpus"][0]["uuid"]
     environment = {"NVIDIA_VISIBLE_DEVICES": uuid, "CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe"}
     mount = Mount(container_path="/mps/pipe", host_path=str(pipe), read_only=False)
-    options = ContainerOptions(env=environment, mounts=(mount,), annotations={})
+    options = ContainerOptions(env=environment, mounts=(mount,))
     assert GpuContainers(machine).container_started(container("", options)) is None
     assert len(connected(pipe)) == 1

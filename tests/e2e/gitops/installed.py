@@ -56,7 +56,7 @@ def running(cluster: RealCluster, helm: Path, folder: Path) -> Iterator[None]:
     for workload in (f"deployments/{CONTROLLER}", f"daemonsets/{AGENT}", f"daemonsets/{PLUGIN}"):
         eventually(partial(_is_there, cluster, workload), f"{workload} is applied")
     with ExitStack() as stack:
-        node = ChartNode(NODE, release, folder, cluster.plane.version)
+        node = ChartNode(NODE, release, folder)
         stack.callback(node.close)
         controller = Program(release, "deployments", CONTROLLER, folder)
         stack.callback(controller.kill)

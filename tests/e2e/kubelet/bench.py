@@ -18,7 +18,6 @@ from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
 from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
-from sandbox.kubelet.settings import Switches
 from tests.builders import objects
 from tests.e2e.kubelet.nodes import KubeletNode, Seen
 from tests.e2e.real_cluster import NODES
@@ -35,10 +34,10 @@ _numbers = itertools.count(1)
 
 
 class KubeletSide:
-    def __init__(self, side: str, node: KubeletNode, admin: ApiClient, switches: Switches) -> None:
+    def __init__(self, side: str, node: KubeletNode, admin: ApiClient, active_list: bool) -> None:
         self.side = side
-        self.switches = switches
-        """What is different in a kubelet of this version."""
+        self.active_list = active_list
+        """As `has_active_list`, of a kubelet of this version."""
         self.node = node
         self.admin = admin
         self.resource = f"gpuplan.test/r{next(_numbers)}"
@@ -99,7 +98,7 @@ class KubeletSide:
 
     def admit_another(self) -> None:
         """Where it matters which pod was admitted last, admit another one."""
-        if not self.switches.active_list:
+        if not self.active_list:
             self.run(pod(container()))
 
     def wait_freed(self, raw: Raw) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kube import apply
-from sandbox.kubelet.settings import Switches
+from sandbox.kubelet.node_status import VERSION
 from tests.e2e.kubelet.bench import KubeletSide
-from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealKubeletNode, StandInNode
+from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealKubeletNode, StandInNode, has_active_list, minor_of
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import NODES, RealCluster
 from tests.e2e.rig.controlplane import Missing, Places, obtain
@@ -80,13 +80,15 @@ def bench(
         kubelet_nodes[side] = node = _node(side, cluster, request)
         node.start()
         eventually(lambda: ready(cluster, node.name), f"{node.name} is Ready")
-    made = KubeletSide(side, kubelet_nodes[side], cluster.admin, Switches.of(cluster.plane.version))
+    made = KubeletSide(side, kubelet_nodes[side], cluster.admin, has_active_list(cluster.plane.version))
     yield made
     made.close()
 
 
 def _node(side: str, cluster: RealCluster, request: pytest.FixtureRequest) -> KubeletNode:
     if side == "stand-in":
+        if minor_of(cluster.plane.version) != minor_of(VERSION):
+            pytest.skip(f"the stand-in imitates {VERSION}")
         return StandInNode("kubelet-stand-in", cluster)
     programs: KubeletPrograms = request.getfixturevalue("kubelet_programs")
     return RealKubeletNode("kubelet-real", cluster, kubelet=programs.kubelet, runtime=programs.runtime)

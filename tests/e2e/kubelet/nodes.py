@@ -17,7 +17,6 @@ from kube.kubelet_api.paths import KubeletPaths
 from sandbox.kubelet.api import ClusterApi
 from sandbox.kubelet.injection import ContainerOptions
 from sandbox.kubelet.kubelet import Kubelet
-from sandbox.kubelet.settings import Switches
 from tests.builders.objects import manifest, node
 from tests.e2e.real_cluster import NODES, RealCluster
 from tests.e2e.rig.realkubelet import RealKubelet
@@ -27,6 +26,7 @@ TICK_SECONDS = 1.0
 # Other tests' pods must not be scheduled here; the checks bind theirs themselves.
 TAINT = {"key": "gpuplan.test/kubelet", "effect": "NoSchedule"}
 NOWHERE = "https://127.0.0.1:9"
+FIRST_WITH_ACTIVE_LIST = 34
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,17 @@ class Seen:
     options: ContainerOptions
     started_at: float | None
     finished_at: float | None
+
+
+def minor_of(version: str) -> int:
+    return int(version.split(".")[1])
+
+
+def has_active_list(version: str) -> bool:
+    """Up to 1.33 List shows ended pods too, with what they still hold; the pod that was admitted last keeps its
+    devices, ended or not, until another one is admitted; a force-deleted pod's containers get the pod's own grace
+    period, not two seconds; and every file in the plugin directory but the checkpoint is removed at the start."""
+    return minor_of(version) >= FIRST_WITH_ACTIVE_LIST
 
 
 class KubeletNode(Protocol):
@@ -134,7 +145,6 @@ class StandInNode:
         self.name = name
         self._folder = Path(tempfile.mkdtemp(prefix="gps", dir="/tmp"))
         self.paths = KubeletPaths(self._folder)
-        self._version = cluster.plane.version
         self._tick_seconds = tick_seconds
         self._client = cluster.kubelet(name)
         far = self._folder / "nowhere.kubeconfig"
@@ -155,7 +165,6 @@ class StandInNode:
             ClusterApi(self._client if reachable else self._nowhere, self.name),
             status_tick_seconds=self._tick_seconds,
             runtime=self._runtime,
-            switches=Switches.of(self._version),
             cdi_dirs=(self._cdi,),
         )
         self._kubelet.start()

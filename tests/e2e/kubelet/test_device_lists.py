@@ -6,7 +6,6 @@ import pytest
 
 from kube import apply
 from kube.kubelet_api import deviceplugin_pb2 as api
-from sandbox.kubelet.settings import FIRST_WITH_HEALTH
 from tests.e2e.kubelet.bench import KubeletSide, Raw, container, pod
 from tests.e2e.real_cluster import NODES, RealCluster
 
@@ -82,7 +81,7 @@ def health(bench: KubeletSide, raw: Raw) -> dict[str, str]:
 
 
 def test_the_health_of_held_devices_is_in_the_pods_status(bench: KubeletSide, cluster: RealCluster) -> None:
-    if cluster.minor < FIRST_WITH_HEALTH:
+    if cluster.minor < 36:
         pytest.skip("allocatedResourcesStatus is on from 1.36")
     plugin = bench.plugin("a")
     raw = bench.run(pod(container(devices={bench.resource: 1})))

@@ -34,7 +34,7 @@ def test_the_pod_admitted_last_is_freed_too_since_some_version_after_1_30(bench:
     """On 1.30 a device of an ended pod is in List for as long as no other pod comes to the node."""
     bench.plugin("a")
     raw = bench.run(pod(container(devices={bench.resource: 1}, sleep=0.1)), "Succeeded")
-    if bench.switches.active_list:
+    if bench.active_list:
         bench.wait(lambda: not bench.shown(raw), "freed by itself")
         return
     assert_stays(lambda: bench.shown(raw) == ["a"], seconds=6)
@@ -45,7 +45,7 @@ def test_ended_pods_are_not_listed_since_1_34(bench: KubeletSide) -> None:
     bench.plugin("a")
     raw = bench.run(pod(container(devices={bench.resource: 1}, sleep=0.1)), "Succeeded")
     bench.wait_freed(raw)
-    shown: list[str] | None = None if bench.switches.active_list else []
+    shown: list[str] | None = None if bench.active_list else []
     bench.wait(lambda: bench.shown(raw) == shown, "absent, or without devices up to 1.33")
 
 
@@ -103,24 +103,6 @@ def test_a_finalizer_keeps_the_object_and_not_the_device(bench: KubeletSide) -> 
     bench.wait_gone(raw)
 
 
-def test_a_pod_past_its_deadline_is_listed_until_its_container_has_ended(bench: KubeletSide) -> None:
-    bench.plugin("a")
-    raw = bench.run(
-        pod(
-            container(devices={bench.resource: 1}),
-            script={"stop-seconds": "3"},
-            grace_seconds=30,
-            spec={"activeDeadlineSeconds": 2},
-        )
-    )
-    failed = bench.wait_phase(raw, "Failed")
-    assert failed["status"]["reason"] == "DeadlineExceeded"
-    bench.wait(lambda: only(bench, raw).state == "exited", "it has ended")
-    bench.wait_freed(raw)
-    seen = only(bench, raw)
-    assert (seen.finished_at or 0.0) - (seen.started_at or 0.0) > 4, "it had the pod's grace period"
-
-
 def test_a_force_deleted_pods_device_is_given_out_while_its_container_runs(bench: KubeletSide) -> None:
     """The false answer that costs data: free at once, two seconds before the container ends."""
     raw = holding(bench, {"unkillable-seconds": "inf"})
@@ -137,7 +119,7 @@ def test_a_force_deleted_container_has_two_seconds_or_its_own_grace(bench: Kubel
     began = time.time()
     bench.delete(raw, grace_seconds=0)
     bench.wait(lambda: only(bench, raw).state == "exited", "stopped")
-    least = 1.5 if bench.switches.active_list else 19.5
+    least = 1.5 if bench.active_list else 19.5
     assert least < (only(bench, raw).finished_at or 0.0) - began < least + 10
 
 

@@ -76,12 +76,6 @@ STATUSES: dict[str, tuple[Raw, str, Conditions, dict[str, str]]] = {
         {"Ready": ("False", "PodFailed", ""), "ContainersReady": ("False", "PodFailed", ""), "Initialized": TRUE},
         {"c": "terminated Error"},
     ),
-    "past its deadline": (
-        pod(container(), spec={"activeDeadlineSeconds": 2}),
-        "Failed",
-        {"Ready": ("False", "PodFailed", "")},
-        {"c": "terminated Error"},
-    ),
 }
 
 

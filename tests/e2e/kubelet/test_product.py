@@ -15,9 +15,9 @@ from kube import apply
 from nodeagent.handover.config import Loaded, read_loaded
 from partitioning.resources import mig_resource, mps_resource_gb
 from sandbox.driver import machine
-from sandbox.kubelet.settings import Switches
 from tests import incidents
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, Raw, mig_item
+from tests.e2e.kubelet.nodes import has_active_list
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import NODES, RealCluster
 from tests.waiting import eventually
@@ -177,7 +177,7 @@ def test_a_slice_is_destroyed_when_its_pod_has_ended(node: GpuNode) -> None:
     node.kubelet.runtime.end(node.wait_running(raw).container_id)
     eventually(lambda: node.phase(raw) == "Succeeded", "the pod has ended", SECONDS)
     node.write_plan(mig_item(("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 4)))
-    if not Switches.of(node.cluster.plane.version).active_list:
+    if not has_active_list(node.cluster.plane.version):
         eventually(lambda: waits_for_release(node) or node.ready(), "the agent has looked", SECONDS)
         node.visible(node.create_pod("another", SMALL))
     node.wait_ready()

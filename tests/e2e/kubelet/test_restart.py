@@ -40,7 +40,7 @@ def test_the_start_removes_sockets_and_nothing_else(bench: KubeletSide) -> None:
 
     # In addition to these there may be .NUMBER: a checkpoint that a kubelet was writing when it was killed.
     left = {path.name for path in paths.plugin_dir.iterdir() if not path.name.startswith(".")}
-    notes = {"notes"} if bench.switches.active_list else set()
+    notes = {"notes"} if bench.active_list else set()
     assert left == {"kubelet.sock", "folder", "kubelet_internal_checkpoint"} | notes
     assert not plugin.socket.exists()
     assert paths.registration_socket.lstat().st_ctime_ns > dead.st_ctime_ns

@@ -1,6 +1,4 @@
-"""Rules 10 and 17: what happens before a container starts, on its restart, and what it gets from several plugins."""
-
-import pytest
+"""Rules 10 and 17: what happens on a container's restart, and what it gets from several plugins."""
 
 from kube.kubelet_api import deviceplugin_pb2 as api
 from tests.e2e.kubelet.bench import KubeletSide, Raw, container, pod
@@ -12,39 +10,11 @@ def crashing(bench: KubeletSide, sleep: float = 0.5) -> Raw:
     return pod(looped, restart_policy="Always", script={"restarts": "99", "exit-code": "1"})
 
 
-def test_a_failed_pre_start_is_shown_and_tried_again(bench: KubeletSide) -> None:
-    plugin = bench.plugin("a", prestart=True)
-    plugin.pre_start_error = "the MPS daemon is not ready"
-    raw = bench.create(pod(container(devices={bench.resource: 1})))
-    text = "device plugin PreStartContainer rpc failed with err: rpc error: code = Unavailable desc = "
-    shown = ("CreateContainerConfigError", f"{text}the MPS daemon is not ready")
-    bench.wait(lambda: bench.waiting(raw) == shown, "the error is shown")
-    assert bench.phase(raw) == "Pending"
-    assert bench.held()[raw["metadata"]["name"]] == ["a"]
-
-    plugin.pre_start_error = ""
-    bench.wait_phase(raw, "Running")
-    assert {tuple(ids) for ids in plugin.pre_started} == {("a",)}
-    assert plugin.allocated == [["a"]]
-
-
-@pytest.mark.long
-def test_pre_start_has_thirty_seconds(bench: KubeletSide) -> None:
-    plugin = bench.plugin("a", prestart=True)
-    plugin.may_pre_start.clear()
-    raw = bench.create(pod(container(devices={bench.resource: 1})))
-    bench.wait(lambda: plugin.pre_started, "PreStartContainer is called")
-    other = bench.run(pod(container()))
-    assert bench.phase(other) == "Running"
-    bench.wait(lambda: "code = DeadlineExceeded" in bench.waiting(raw)[1], "the deadline is shown")
-
-
-def test_a_restart_calls_pre_start_and_no_allocate(bench: KubeletSide) -> None:
-    plugin = bench.plugin("a", prestart=True)
+def test_a_restart_calls_no_allocate(bench: KubeletSide) -> None:
+    plugin = bench.plugin("a")
     raw = bench.create(crashing(bench))
     bench.wait(lambda: bench.restarts(raw) >= 1, "a restart")
     assert plugin.allocated == [["a"]]
-    bench.wait(lambda: len(plugin.pre_started) >= 2, "PreStartContainer again")
 
 
 def test_a_restart_needs_no_living_plugin(bench: KubeletSide) -> None:
@@ -82,8 +52,6 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
             api.Mount(container_path="/p", host_path="/second"),
             api.Mount(container_path="/q", host_path="/nowhere", read_only=True),
         ],
-        devices=[api.DeviceSpec(container_path="/dev/d", host_path="/dev/null", permissions="rw")],
-        annotations={"gpuplan.test/a": "b"},
         cdi_devices=[api.CDIDevice(name="gpuplan.test/gpu=both")],
     )
     raw = bench.run(pod(container(devices={bench.resource: 1, other: 1}, env={"OWN": "pod"})))
@@ -95,11 +63,7 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
     mounts = {mount.container_path: mount for mount in seen.options.mounts}
     assert mounts["/p"].host_path in ("/first", "/second")
     assert (mounts["/q"].host_path, mounts["/q"].read_only) == ("/nowhere", True)
-    nodes = [(node.container_path, node.host_path, node.permissions) for node in seen.options.devices]
-    assert nodes == [("/dev/d", "/dev/null", "rw")]
     assert sorted(seen.options.cdi_names) == ["gpuplan.test/gpu=both", "gpuplan.test/gpu=first"]
-    assert seen.options.annotations["gpuplan.test/a"] == "b"
-    assert "gpuplan.test/a" not in (bench.pod(raw)["metadata"].get("annotations") or {})
 
 
 def test_init_containers_run_first_and_one_after_the_other(bench: KubeletSide) -> None:

@@ -15,7 +15,7 @@ from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from sandbox.kubelet.kubelet import Kubelet
-from sandbox.kubelet.settings import Switches, Timings
+from sandbox.kubelet.settings import Timings
 from tests.runtime import RuntimeInHand
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.fake_api import FakeClusterApi
@@ -51,9 +51,7 @@ class KubeletBench:
         self.kubelets: list[Kubelet] = []
         self._channel: grpc.Channel | None = None
 
-    def kubelet(
-        self, *, timings: Timings = QUICK, switches: Switches | None = None, tick_seconds: float = 0.05
-    ) -> Kubelet:
+    def kubelet(self, *, timings: Timings = QUICK, tick_seconds: float = 0.05) -> Kubelet:
         """A started kubelet on the bench's root; again after `kill` or `stop`: the restart."""
         kubelet = Kubelet(
             builders.NODE,
@@ -62,7 +60,6 @@ class KubeletBench:
             status_tick_seconds=tick_seconds,
             runtime=self.runtime,
             timings=timings,
-            switches=switches,
             cdi_dirs=(self.root / "cdi",),
         )
         self.kubelets.append(kubelet)
@@ -75,11 +72,10 @@ class KubeletBench:
         resource: str = builders.MIG,
         socket_name: str = "",
         prefers: bool = False,
-        prestart: bool = False,
     ) -> FakePlugin:
         """A registered plugin whose ids pod-resources shows."""
         plugin = FakePlugin(self.paths.plugin_dir, resource, socket_name).offer(*ids)
-        plugin.options = DevicePluginOptions(get_preferred_allocation_available=prefers, pre_start_required=prestart)
+        plugin.options = DevicePluginOptions(get_preferred_allocation_available=prefers)
         self.add_plugin(plugin)
         eventually(lambda: self.offered(resource) == sorted(ids), f"{resource} offered")
         return plugin

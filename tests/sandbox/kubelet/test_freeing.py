@@ -4,7 +4,6 @@ import time
 from dataclasses import replace
 
 from sandbox.kubelet.containers import ContainerState
-from sandbox.kubelet.settings import Switches
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
 from tests.waiting import eventually
@@ -107,26 +106,6 @@ def test_a_finished_container_of_a_living_pod_keeps_its_device(bench: KubeletBen
     assert bench.api.phase(raw) == "Running"
 
 
-def test_an_active_deadline_ends_a_pod_that_is_listed_until_its_exit(bench: KubeletBench) -> None:
-    bench.kubelet()
-    bench.plugin("MIG-0")
-    raw = bench.run(pod("p", spec={"activeDeadlineSeconds": 1}), "Failed")
-
-    assert raw["status"]["reason"] == "DeadlineExceeded"
-    assert bench.held() == {}
-
-
-def test_an_older_kubelet_lists_ended_pods_and_keeps_the_devices_of_the_last_one(bench: KubeletBench) -> None:
-    bench.kubelet(switches=Switches(active_list=False))
-    bench.plugin("MIG-0")
-    bench.run(pod("p", containers=[container(sleep=0.02, devices=1)]), "Succeeded")
-    assert bench.held() == {"p": ["MIG-0"]}
-
-    bench.run(pod("q", containers=[container(sleep=0.02)]), "Succeeded")
-
-    assert bench.held() == {"p": [], "q": []}
-
-
 def test_devices_are_freed_only_when_they_are_looked_at(bench: KubeletBench) -> None:
     """The checkpoint keeps an ended pod's entry until an admission or a List, and then until the next write."""
     bench.kubelet()
@@ -172,23 +151,3 @@ def test_no_stop_gets_less_than_the_shortest_grace(bench: KubeletBench) -> None:
     bench.wait_gone(raw)
     (record,) = bench.runtime.containers()
     assert (record.finished_at or 0.0) - asked_at > QUICK.force_stop_seconds - 0.01
-
-
-def test_a_kubelet_of_1_30_keeps_the_devices_of_the_pod_that_it_admitted_last(bench: KubeletBench) -> None:
-    bench.kubelet(switches=Switches.of("1.30.14"))
-    bench.plugin("MIG-0")
-    bench.run(pod("p", containers=[container(sleep=0.02, devices=1)]), "Succeeded")
-    assert bench.held() == {"p": ["MIG-0"]}
-
-    bench.run(pod("q", containers=[container()]))
-    assert bench.held() == {"p": [], "q": []}
-
-
-def test_a_kubelet_of_1_30_gives_force_deleted_containers_their_pods_grace(bench: KubeletBench) -> None:
-    bench.kubelet(switches=Switches.of("1.30.14"))
-    raw = bench.run(
-        pod("p", containers=[container()], annotations={"stop-seconds": "1"}, spec={"terminationGracePeriodSeconds": 9})
-    )
-    bench.api.remove(raw["metadata"]["uid"])
-    eventually(lambda: states(bench, "p") == [ContainerState.EXITED], "it ends by itself")
-    assert bench.runtime.containers()[0].exit_code == 143

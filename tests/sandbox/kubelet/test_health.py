@@ -1,6 +1,5 @@
 """Rule 16: the health of held devices in the pod's status."""
 
-from sandbox.kubelet.settings import Switches
 from tests.sandbox.kubelet.builders import MIG, Raw, pod
 from tests.sandbox.kubelet.conftest import KubeletBench
 from tests.waiting import eventually
@@ -39,11 +38,3 @@ def test_a_dead_plugins_devices_are_unhealthy(bench: KubeletBench) -> None:
 
     eventually(lambda: health(bench, raw) == {"MIG-0": "Unhealthy"}, "unhealthy")
     assert bench.api.phase(raw) == "Running"
-
-
-def test_an_older_kubelet_says_nothing_of_it(bench: KubeletBench) -> None:
-    bench.kubelet(switches=Switches(resource_health_status=False))
-    bench.plugin("MIG-0")
-    raw = bench.run(pod())
-
-    assert "allocatedResourcesStatus" not in raw["status"]["containerStatuses"][0]

@@ -11,7 +11,7 @@ NONE = Counts(capacity={}, allocatable={}, removed=())
 
 
 def patch(node: NodeReading, counts: Counts, *, new_node: bool = False, now: float = 0.0) -> dict[str, Any] | None:
-    return status_patch(node, counts, version="v1.36.3", boots=1, new_node=new_node, now=now)
+    return status_patch(node, counts, boots=1, new_node=new_node, now=now)
 
 
 def reading(status: dict[str, Any]) -> NodeReading:

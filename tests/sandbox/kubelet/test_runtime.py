@@ -16,7 +16,7 @@ REQUEST = ContainerRequest(
     namespace="default",
     pod="p",
     container="c",
-    options=ContainerOptions(env={}, annotations={}),
+    options=ContainerOptions(env={}),
     device_ids={},
     run_seconds=float("inf"),
     exit_code=0,

@@ -17,45 +17,12 @@ def waiting(bench: KubeletBench, raw: Raw) -> tuple[str, str]:
     return state.get("reason", ""), state.get("message", "")
 
 
-def test_a_failed_pre_start_is_shown_and_tried_again(bench: KubeletBench) -> None:
+def test_a_restart_calls_no_allocate(bench: KubeletBench) -> None:
     bench.kubelet()
-    plugin = bench.plugin("MIG-0", prestart=True)
-    plugin.pre_start_error = "the MPS daemon is not ready"
-    raw = bench.api.add(pod("p"))
-
-    text = (
-        "device plugin PreStartContainer rpc failed with err: "
-        "rpc error: code = Unavailable desc = the MPS daemon is not ready"
-    )
-    eventually(lambda: waiting(bench, raw) == ("CreateContainerConfigError", text), "the error is shown")
-    assert bench.api.phase(raw) == "Pending"
-    assert bench.held() == {"p": ["MIG-0"]}
-
-    plugin.pre_start_error = ""
-    bench.wait_phase(raw, "Running")
-    assert {tuple(ids) for ids in plugin.pre_started} == {("MIG-0",)}
-    assert plugin.allocated == [["MIG-0"]]
-
-
-def test_pre_start_has_a_deadline(bench: KubeletBench) -> None:
-    bench.kubelet(timings=replace(QUICK, prestart_timeout_seconds=0.1))
-    plugin = bench.plugin("MIG-0", prestart=True)
-    plugin.may_pre_start.clear()
-    raw = bench.api.add(pod("p"))
-
-    eventually(lambda: "code = DeadlineExceeded" in waiting(bench, raw)[1], "the deadline is shown")
-    bench.run(pod("other", containers=[container()]))
-    plugin.may_pre_start.set()
-    bench.wait_phase(raw, "Running")
-
-
-def test_a_restart_calls_pre_start_and_no_allocate(bench: KubeletBench) -> None:
-    bench.kubelet()
-    plugin = bench.plugin("MIG-0", prestart=True)
+    plugin = bench.plugin("MIG-0")
     raw = bench.run(pod(containers=[container(sleep=0.05, devices=1)], annotations={"restarts": "2"}), "Succeeded")
 
     assert plugin.allocated == [["MIG-0"]]
-    assert len(plugin.pre_started) == 3
     assert raw["status"]["containerStatuses"][0]["restartCount"] == 2
 
 
@@ -111,8 +78,6 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
     bench.plugin("S-0", resource=OTHER).answer = lambda ids: api.ContainerAllocateResponse(
         envs={"B": "mps", "BOTH": "mps"},
         mounts=[api.Mount(container_path="/p", host_path="/mps"), api.Mount(container_path="/q", host_path="/q")],
-        devices=[api.DeviceSpec(container_path="/dev/d", host_path="/dev/d", permissions="rw")],
-        annotations={"a": "b"},
     )
     wanted = container(devices=1, more={OTHER: 1}) | {"env": [{"name": "OWN", "value": "pod"}]}
     bench.run(pod(containers=[wanted]))
@@ -122,8 +87,7 @@ def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(ben
     assert options.env["BOTH"] in ("mig", "mps")
     assert {key: value for key, value in options.env.items() if key != "BOTH"} == {"A": "mig", "B": "mps", "OWN": "pod"}
     assert {mount.container_path for mount in options.mounts} == {"/p", "/q"}
-    assert (options.cdi_names, options.annotations) == (("nvidia.com/gpu=1",), {"a": "b"})
-    assert [device.permissions for device in options.devices] == ["rw"]
+    assert options.cdi_names == ("nvidia.com/gpu=1",)
     assert record.request.device_ids == {MIG: ("MIG-0",), OTHER: ("S-0",)}
 
 

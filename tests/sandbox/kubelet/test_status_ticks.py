@@ -2,10 +2,7 @@
 
 import time
 from dataclasses import replace
-from random import Random
 
-from sandbox.kubelet.devices import DeviceTable
-from sandbox.kubelet.node_status import read_node
 from sandbox.kubelet.writer import NodeTicks
 from tests.sandbox.kubelet.builders import MIG, node
 from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
@@ -128,23 +125,12 @@ def test_a_tick_that_the_api_missed_is_made_up_for(bench: KubeletBench) -> None:
     eventually(lambda: bench.api.allocatable(MIG) == ("0", "0"), "0/0 after all")
 
 
-def test_a_tick_is_its_period_times_one_to_one_point_zero_four() -> None:
-    api = FakeClusterApi(node())
-    ticks = NodeTicks(
-        api=api,
-        table=DeviceTable(),
-        endpoints={},
-        expired=lambda: None,
-        random=Random(1),
-        tick_seconds=10,
-        lease_seconds=10,
-        version="v1.36.3",
-        boots=1,
-        new_node=False,
-    )
-    ticks.node = read_node(api.node or {})
+def test_a_tick_is_its_period_times_one_to_one_point_zero_four(bench: KubeletBench) -> None:
+    kubelet = bench.kubelet(tick_seconds=60)
+    eventually(lambda: bench.api.leases == 1, "a first tick")
+    ticks = NodeTicks(kubelet.parts, 10, new_node=False, expired=lambda: None)
     pauses = [ticks.tick() for _ in range(200)]
 
     assert all(10 <= pause <= 10.4 for pause in pauses)
     assert max(pauses) - min(pauses) > 0.3
-    assert api.leases == 1, "the Lease has its own period"
+    assert bench.api.leases == 2, "the Lease has its own period"

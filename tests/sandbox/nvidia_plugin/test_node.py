@@ -193,7 +193,7 @@ def test_a_bad_config_takes_the_gpus_away_and_ends_the_plugin_again_and_again(ri
     rig.wait(130)
     rig.label("c")
     assert rig.serves() == []
-    assert "number of replicas must be >= 2" in rig.node.exits[0]
+    assert "replicas: 1 is less than the minimum of 2" in rig.node.exits[0]
     rig.wait(10, times=10)
     assert rig.serves() == []
     rig.label(None)

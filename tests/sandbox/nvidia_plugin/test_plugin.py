@@ -41,7 +41,7 @@ def test_a_signal_takes_every_resource_off_before_it_reads_the_config(node: Both
     assert node.plugin.loads == 1
     node.wait(1)
     assert not node.plugin.running
-    assert "number of replicas must be >= 2" in str(node.plugin.ended)
+    assert "replicas: 1 is less than the minimum of 2" in str(node.plugin.ended)
     node.offers(WHOLE)
     assert not list(node.bench.paths.plugin_dir.glob("nvidia-*.sock"))
 

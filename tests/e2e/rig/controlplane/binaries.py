@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.control_plane import KUBERNETES
+from sandbox.kubelet.node_status import VERSION
 from tests.e2e.rig.controlplane.gobuild import GoBuild, Missing
 
 PINS = Path(__file__).parent / "pins"
-CURRENT = KUBERNETES
+CURRENT = VERSION.removeprefix("v")
 OLDEST = "1.30.14"
 ETCD = "3.7.3"
 HELM = "4.3.1"

@@ -13,7 +13,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from sandbox.kubelet.injection import ContainerOptions, DeviceNode, Mount
+from sandbox.kubelet.injection import ContainerOptions, Mount
 from tests.e2e.rig.controlplane.part import Part
 
 ANSWER_SECONDS = 20.0
@@ -33,7 +33,7 @@ class Container:
     state: str
     """created, running or exited."""
     options: ContainerOptions
-    """All that the kubelet gave it, Kubernetes' own mounts and variables included."""
+    """What the kubelet gave it, Kubernetes' own mounts and variables included."""
     log_path: str
     started_at: float | None
     finished_at: float | None
@@ -121,13 +121,6 @@ def _container(raw: Mapping[str, Any]) -> Container:
                 Mount(container_path=each["containerPath"], host_path=each["hostPath"], read_only=each["readOnly"])
                 for each in raw["mounts"]
             ),
-            devices=tuple(
-                DeviceNode(
-                    container_path=each["containerPath"], host_path=each["hostPath"], permissions=each["permissions"]
-                )
-                for each in raw["devices"]
-            ),
-            annotations=raw["annotations"] or {},
             cdi_names=tuple(raw["cdiNames"]),
         ),
         log_path=raw["logPath"],

@@ -87,8 +87,10 @@ class ApiServer(apiserver.ApiServer):
         """Forget the history, as etcd's compaction does: older watches and lists get 410."""
 
         def forget() -> None:
-            for collection in self._cluster.store.collections():
-                collection.forget()
+            for collection in self._cluster.store.collections.values():
+                if collection.history:
+                    collection.horizon = collection.history[-1].version
+                    collection.history.clear()
 
         self._on_loop(forget)
 

@@ -11,17 +11,8 @@ from typing import Any, Final
 Obj = dict[str, Any]
 
 
-class Missing:
-    """The type of MISSING: no value at all, where None would be JSON's null."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-MISSING: Final = Missing()
+MISSING: Final[Any] = object()
+"""No value at all, where None would be JSON's null."""
 
 
 _JSON_TYPES: Final[dict[type, str]] = {

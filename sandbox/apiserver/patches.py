@@ -1,12 +1,11 @@
 """Applies JSON patches, merge patches and strategic merge patches.
 
 Takes the stored object and the patch, and returns the patched object. A strategic merge patch has the directives
-`$patch`, `$retainKeys`, `$setElementOrder` and `$deleteFromPrimitiveList`; lists merge by the first of their keys, all
-others are replaced (node taints, tolerations). It must never be used for custom resources: they have no merge keys.
+`$patch`, `$retainKeys` and `$deleteFromPrimitiveList`; lists merge by the first of their keys in the order that is
+stored, whatever `$setElementOrder` says, all others are replaced (node taints, tolerations). It must never be used for
+custom resources: they have no merge keys.
 """
 
-import json
-from collections.abc import Callable
 from typing import Any, Final
 
 import jsonpatch
@@ -38,7 +37,7 @@ def json_patch(target: Any, patch: list[Any]) -> Any:
 
 
 MERGE_KEYS: Final = {name: keys[0] for name, keys in LIST_KEYS.items() if isinstance(name, str)} | {"hostIPs": "ip"}
-_ORDER, _DELETE, _RETAIN, _PATCH = "$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys", "$patch"
+_DELETE, _RETAIN, _PATCH = "$deleteFromPrimitiveList/", "$retainKeys", "$patch"
 _GONE: Final = object()
 
 
@@ -71,10 +70,6 @@ def _merge_object(target: Any, patch: dict[str, Any]) -> Any:
                 merged.pop(name, None)
             else:
                 merged[name] = result
-    for name, order in patch.items():
-        field = name.removeprefix(_ORDER)
-        if name.startswith(_ORDER) and field in merged:
-            merged[field] = _ordered(merged[field], order, field)
     return merged
 
 
@@ -103,13 +98,3 @@ def _merge_key(field: str, items: list[Any]) -> str | None:
     if field == "ports":
         return "port" if any(isinstance(item, dict) and "port" in item for item in items) else "containerPort"
     return MERGE_KEYS.get(field)
-
-
-def _ordered(items: list[Any], order: list[Any], field: str) -> list[Any]:
-    identity = _identity(_merge_key(field, items))
-    places = {identity(wanted): place for place, wanted in enumerate(order)}
-    return sorted(items, key=lambda item: places.get(identity(item), len(places)))
-
-
-def _identity(key: str | None) -> Callable[[Any], str]:
-    return lambda item: json.dumps(item.get(key) if key and isinstance(item, dict) else item, sort_keys=True)

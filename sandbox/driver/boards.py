@@ -14,7 +14,10 @@ from sandbox.driver.state import GpuState
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
     model: GpuModel
-    row_remapping: bool
+
+    @property
+    def row_remapping(self) -> bool:
+        return self.model.compute_capability >= (8, 0)
 
     @property
     def mig(self) -> bool:
@@ -42,13 +45,6 @@ class Board:
         return spec.sm_count if spec.sm_count is not None else 16 * spec.compute_slices
 
 
-def board_of_model(model: GpuModel) -> Board:
-    return Board(
-        model=model,
-        row_remapping=model.compute_capability >= (8, 0),
-    )
-
-
 def board_of(gpu: GpuState) -> Board:
     board = _boards().get(gpu["model"])
     if board is None:
@@ -58,4 +54,4 @@ def board_of(gpu: GpuState) -> Board:
 
 @cache
 def _boards() -> dict[str, Board]:
-    return {model.key: board_of_model(model) for model in known_models()}
+    return {model.key: Board(model=model) for model in known_models()}

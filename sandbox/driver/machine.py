@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from partitioning.models import GpuModel
-from sandbox.driver.boards import Board, board_of_model
+from sandbox.driver.boards import Board
 from sandbox.driver.compute_instances import create_compute_instance, full_profile
 from sandbox.driver.gpu_instances import create_gpu_instance
 from sandbox.driver.identity import gpu_uuid, serial_of
@@ -58,7 +58,7 @@ def create_state(
         gpus=[],
     )
     for index, (model, options) in enumerate(gpus):
-        board = board_of_model(model)
+        board = Board(model=model)
         gpu = _gpu(board, options, index, serial_of(seed, index))
         machine["gpus"].append(gpu)
         _cut(machine, gpu, board, options.get("instances", ()))

@@ -11,47 +11,35 @@ Value = TypeVar("Value")
 
 
 class Status(IntEnum):
-    SUCCESS = 0
-    UNINITIALIZED = 1
-    INVALID_ARGUMENT = 2
-    NOT_SUPPORTED = 3
-    NO_PERMISSION = 4
-    NOT_FOUND = 6
-    INSUFFICIENT_SIZE = 7
-    DRIVER_NOT_LOADED = 9
-    FUNCTION_NOT_FOUND = 13
-    GPU_IS_LOST = 15
-    LIB_RM_VERSION_MISMATCH = 18
-    IN_USE = 19
-    INSUFFICIENT_RESOURCES = 23
-    ARGUMENT_VERSION_MISMATCH = 25
-    UNKNOWN = 999
+    text: str
 
+    def __new__(cls, code: int, text: str) -> "Status":
+        status = int.__new__(cls, code)
+        status._value_, status.text = code, text
+        return status
 
-ERROR_TEXTS = {
-    Status.SUCCESS: "Success",
-    Status.UNINITIALIZED: "Uninitialized",
-    Status.INVALID_ARGUMENT: "Invalid Argument",
-    Status.NOT_SUPPORTED: "Not Supported",
-    Status.NO_PERMISSION: "Insufficient Permissions",
-    Status.NOT_FOUND: "Not Found",
-    Status.INSUFFICIENT_SIZE: "Insufficient Size",
-    Status.DRIVER_NOT_LOADED: "Driver Not Loaded",
-    Status.FUNCTION_NOT_FOUND: "Function Not Found",
-    Status.GPU_IS_LOST: "GPU is lost",
-    Status.LIB_RM_VERSION_MISMATCH: "Driver/library version mismatch",
-    Status.IN_USE: "In use by another client",
-    Status.INSUFFICIENT_RESOURCES: "Insufficient Resources",
-    Status.ARGUMENT_VERSION_MISMATCH: "Argument version mismatch",
-    Status.UNKNOWN: "Unknown Error",
-}
+    SUCCESS = 0, "Success"
+    UNINITIALIZED = 1, "Uninitialized"
+    INVALID_ARGUMENT = 2, "Invalid Argument"
+    NOT_SUPPORTED = 3, "Not Supported"
+    NO_PERMISSION = 4, "Insufficient Permissions"
+    NOT_FOUND = 6, "Not Found"
+    INSUFFICIENT_SIZE = 7, "Insufficient Size"
+    DRIVER_NOT_LOADED = 9, "Driver Not Loaded"
+    FUNCTION_NOT_FOUND = 13, "Function Not Found"
+    GPU_IS_LOST = 15, "GPU is lost"
+    LIB_RM_VERSION_MISMATCH = 18, "Driver/library version mismatch"
+    IN_USE = 19, "In use by another client"
+    INSUFFICIENT_RESOURCES = 23, "Insufficient Resources"
+    ARGUMENT_VERSION_MISMATCH = 25, "Argument version mismatch"
+    UNKNOWN = 999, "Unknown Error"
 
 
 class Refused(Exception):  # noqa: N818 - an answer of the driver, not a fault of ours
     """The driver answers a call with this code instead of doing it."""
 
     def __init__(self, status: Status) -> None:
-        super().__init__(ERROR_TEXTS[status])
+        super().__init__(status.text)
         self.status = status
 
 

@@ -44,30 +44,26 @@ def stop(pipe: str) -> None:
 
 
 class locked:  # noqa: N801 - used as a context manager function; contextlib is not worth its import here
-    def __init__(self, pipe: str) -> None:
-        self._path = os.path.join(pipe, LOCK_FILE)
+    """Alone with the file until the end of the block."""
 
-    def __enter__(self) -> None:
-        self._file = open(self._path, "w")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-class alone:  # noqa: N801 - as above
-    """Whether no other program talks to the daemon; until the end of the block none can."""
+    name, how = LOCK_FILE, fcntl.LOCK_EX
 
     def __init__(self, pipe: str) -> None:
-        self._path = os.path.join(pipe, SESSION_FILE)
+        self._path = os.path.join(pipe, self.name)
 
     def __enter__(self) -> bool:
         self._file = open(self._path, "w")
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, self.how)
         except BlockingIOError:
             return False
         return True
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+class alone(locked):  # noqa: N801 - as above
+    """Whether no other program talks to the daemon; until the end of the block none can."""
+
+    name, how = SESSION_FILE, fcntl.LOCK_EX | fcntl.LOCK_NB

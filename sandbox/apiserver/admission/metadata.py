@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sandbox.apiserver.errors import FieldError, forbidden_field, wrong
+from sandbox.apiserver.errors import FieldError, wrong
 from sandbox.apiserver.objects import Obj, mappings, meta
 from sandbox.apiserver.resources.resource import Resource
 
@@ -48,15 +48,6 @@ def check_metadata(resource: Resource, obj: Obj, old: Obj | None) -> list[FieldE
     if found.get("annotations") is not before.get("annotations"):
         for key in found.get("annotations") or {}:
             errors += _check_key(key, "metadata.annotations")
-    if before.get("deletionTimestamp"):
-        added = [name for name in found.get("finalizers") or [] if name not in (before.get("finalizers") or [])]
-        if added:
-            listed = ", ".join(f'"{name}"' for name in added)
-            detail = (
-                "no new finalizers can be added if the object is being deleted, "
-                f"found new finalizers []string{{{listed}}}"
-            )
-            errors.append(forbidden_field("metadata.finalizers", detail))
     return errors
 
 

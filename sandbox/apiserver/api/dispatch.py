@@ -14,19 +14,7 @@ from sandbox.apiserver.errors import ApiError, method_not_allowed, no_such_path
 from sandbox.apiserver.lifecycle.context import Cluster, Target
 from sandbox.apiserver.objects import Obj, encode
 
-VERSION: Final[Obj] = {
-    "major": "1",
-    "minor": "37",
-    "emulationMajor": "1",
-    "emulationMinor": "37",
-    "gitVersion": "v1.37.0+sandbox",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-08-01T00:00:00Z",
-    "goVersion": "none",
-    "compiler": "python",
-    "platform": "linux/amd64",
-}
+VERSION: Final[Obj] = {"major": "1", "minor": "37", "gitVersion": "v1.37.0+sandbox", "platform": "linux/amd64"}
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 PAGE_NOT_FOUND: Final = Reply(code=404, body=b"404 page not found\n", content_type="text/plain; charset=utf-8")
 ONLY_AGGREGATED: Final = "the sandbox serves aggregated discovery only: use kubectl 1.30 or newer"

@@ -5,7 +5,6 @@ message and field path. A rule that mentions `oldSelf` is a transition rule: it 
 to compare with. What did not change is not checked again. Rules may be refused at compile time only.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +15,7 @@ from cel.stdlib import EXTENSIONS
 from sandbox.apiserver.errors import FieldError
 from sandbox.apiserver.objects import MISSING, Obj
 from sandbox.apiserver.schema.structural import Schema
+from sandbox.apiserver.schema.validation import item_key
 
 # The libraries of cel-go that Kubernetes gives to rules, as far as there is an implementation.
 _LIBRARY: Final[dict[str, Callable[..., Any]]] = {**EXTENSIONS["core"], **EXTENSIONS["strings"]}
@@ -91,16 +91,11 @@ class Rules:
                 yield from self._walk(member, before.get(name, MISSING), sub, inner)
 
     def _items(self, value: list[Any], old: Any, schema: Schema, items: Schema, path: str) -> Iterator[FieldError]:
-        before: dict[str, Any] = {}
-        if schema.list_type == "map" and isinstance(old, list):
-            before = {_identity(item, schema): item for item in old}
+        correlated = old if schema.list_type == "map" and isinstance(old, list) else ()
+        before = {item_key(item, schema): item for item in correlated}
         for index, item in enumerate(value):
-            found = before.get(_identity(item, schema), MISSING) if before else MISSING
+            found = before.get(item_key(item, schema), MISSING)
             yield from self._walk(item, found, items, f"{path}[{index}]")
-
-
-def _identity(item: Any, schema: Schema) -> str:
-    return json.dumps([item.get(key) for key in schema.list_keys]) if isinstance(item, dict) else ""
 
 
 def _compile(rule: Mapping[str, Any], path: str) -> _Rule:

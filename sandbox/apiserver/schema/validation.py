@@ -118,9 +118,10 @@ def _array(value: list[Any], schema: Schema, path: str, old: Any) -> Iterator[Fi
         yield _invalid(path, len(value), f"in body should have at least {least} items")
     if schema.items is None:
         return
-    before = {item_key(item, schema): item for item in old} if schema.list_type == "map" and old else {}
+    correlated = old if schema.list_type == "map" and isinstance(old, list) else ()
+    before = {item_key(item, schema): item for item in correlated}
     for index, item in enumerate(value):
-        found = before.get(item_key(item, schema), MISSING) if before else MISSING
+        found = before.get(item_key(item, schema), MISSING)
         yield from _walk(item, schema.items, f"{path}[{index}]", found)
 
 

@@ -7,7 +7,7 @@ and lists again. Must never check an object: rules come before it. Belongs to th
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sandbox.apiserver.objects import Obj, encode
@@ -54,7 +54,7 @@ class Collection:
         self.horizon = horizon
         self.closed = False
         self._window = window
-        self._history: deque[Event] = deque()
+        self.history: deque[Event] = deque()
         self._watchers: set[asyncio.Event] = set()
         self._sorted: list[Key] | None = None
 
@@ -71,15 +71,15 @@ class Collection:
             self.items[event.key] = event.entry
         if event.type != MODIFIED:
             self._sorted = None
-        self._history.append(event)
-        if len(self._history) > self._window:
-            self.horizon = self._history.popleft().version
+        self.history.append(event)
+        if len(self.history) > self._window:
+            self.horizon = self.history.popleft().version
         self.wake()
 
     def since(self, version: int) -> list[Event]:
         """The events after `version`, oldest first; costs what it returns, not the whole history."""
         fresh: list[Event] = []
-        for event in reversed(self._history):
+        for event in reversed(self.history):
             if event.version <= version:
                 break
             fresh.append(event)
@@ -95,12 +95,6 @@ class Collection:
             else:
                 past[event.key] = event.previous
         return past
-
-    def forget(self) -> None:
-        """Drop the history, as a compaction does: watches from before now get 410."""
-        if self._history:
-            self.horizon = self._history[-1].version
-            self._history.clear()
 
     def close(self) -> None:
         self.closed = True
@@ -127,25 +121,22 @@ class Store:
         self._first_version = first_version
         self._window = window
         self._dropped: dict[CollectionId, int] = {}
-        self._collections: dict[CollectionId, Collection] = {}
+        self.collections: dict[CollectionId, Collection] = {}
         self._listeners: list[Callable[[CollectionId, Event], None]] = []
 
     def collection(self, identity: CollectionId) -> Collection:
-        found = self._collections.get(identity)
+        found = self.collections.get(identity)
         if found is None:
             horizon = self._dropped.get(identity, self._first_version)  # since then nothing happened to it
-            found = self._collections[identity] = Collection(horizon, self._window)
+            found = self.collections[identity] = Collection(horizon, self._window)
         return found
 
     def drop(self, identity: CollectionId) -> None:
         """Drop a collection permanently; its watches end."""
-        gone = self._collections.pop(identity, None)
+        gone = self.collections.pop(identity, None)
         self._dropped[identity] = self.version
         if gone is not None:
             gone.close()
-
-    def collections(self) -> Iterator[Collection]:
-        yield from self._collections.values()
 
     def listen(self, listener: Callable[[CollectionId, Event], None]) -> None:
         """`listener` is called after each commit, on the same thread."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.driver.abi.registry import EXPORTS, Export
-from sandbox.driver.status import ERROR_TEXTS, Refused, Status
+from sandbox.driver.status import Refused, Status
 from sandbox.driver.store import Store
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Library:
         self._initialised = 0
         with store.reading() as machine:
             self._version = machine["driver_version"]
-        self._texts = {code: ctypes.create_string_buffer(text.encode()) for code, text in ERROR_TEXTS.items()}
+        self._texts = {int(code): ctypes.create_string_buffer(code.text.encode()) for code in Status}
         self._callbacks: list[object] = []  # C code holds their addresses only
         self._symbols = {
             name: self._pointer(ctypes.CFUNCTYPE(ctypes.c_int, *export.types)(self._answering(name, export)))
@@ -48,8 +48,7 @@ class Library:
         return Untyped(address)
 
     def _error_text(self, code: int) -> int:
-        known = code if code in self._texts else Status.UNKNOWN
-        return ctypes.addressof(self._texts[Status(known)])
+        return ctypes.addressof(self._texts.get(code, self._texts[Status.UNKNOWN]))
 
     def _answering(self, name: str, export: Export) -> Callable[..., int]:
         def answer(*arguments: int | None) -> int:

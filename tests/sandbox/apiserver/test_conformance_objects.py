@@ -143,12 +143,10 @@ def test_finalizers_hold_an_object(plans: Plans) -> None:
 
     plans.http("DELETE", plans.path("n1"))
     held = plans.get("n1")["metadata"]
-    added = plans.http.patch(plans.path("n1"), {"metadata": {"finalizers": ["example.com/wait", "example.com/more"]}})
     plans.http.patch(plans.path("n1"), {"metadata": {"finalizers": None}})
 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", held["deletionTimestamp"])
     assert held["generation"] == plan["metadata"]["generation"] + 1
-    assert added.status == 422
     assert plans.http("GET", plans.path("n1")).status == 404
 
 

@@ -14,6 +14,7 @@ from sandbox.driver.abi.registry import Export
 from sandbox.driver.install import install as install_library
 from sandbox.driver.status import Status
 from sandbox.driver.store import Store
+from tests.quirks import Quirks
 
 ALWAYS = -1
 
@@ -33,13 +34,20 @@ _FAULTS: defaultdict[Path, list[_Fault]] = defaultdict(list)
 class FaultyLibrary(Library):
     """The first fault that matches a call is its answer."""
 
+    quirks = Quirks()
+
     def call(self, export: Export, arguments: tuple[int | None, ...]) -> Status:
         """Fail, or do it."""
         for fault in _FAULTS[self.store.path]:
             if fault.function == export.function.__name__ and fault.times and self._is_on(fault.gpu, arguments):
                 fault.times -= 1
                 return fault.status
-        return super().call(export, arguments)
+        with self.store.reading() as machine:
+            arguments = self.quirks.asked(machine, export, arguments)
+        status = super().call(export, arguments)
+        if status is Status.SUCCESS:
+            self.quirks.answered(export, arguments)
+        return status
 
     def _is_on(self, gpu: str | None, arguments: tuple[int | None, ...]) -> bool:
         """A function that fails on one GPU takes a handle of it first."""
@@ -49,9 +57,17 @@ class FaultyLibrary(Library):
             return machine["gpus"][decode(arguments[0]).gpu]["uuid"] == gpu
 
 
-def install(store: Store) -> Callable[[], None]:
+def install(store: Store, quirks: Quirks | None = None) -> Callable[[], None]:
     """Returns the function that undoes it."""
-    return install_library(store, FaultyLibrary)
+    chosen = quirks or Quirks()
+    undo_quirks = chosen.install()
+    undo = install_library(store, type("QuirkyLibrary", (FaultyLibrary,), {"quirks": chosen}))
+
+    def undo_both() -> None:
+        undo()
+        undo_quirks()
+
+    return undo_both
 
 
 def inject(

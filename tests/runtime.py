@@ -1,10 +1,35 @@
-"""The kubelet stand-in's container runtime in the hands of a test: containers are released, or lost in a reboot."""
+"""The kubelet stand-in's container runtime in the hands of a test: containers follow a script, are released, or lost.
 
+A pod's annotations below `sandbox.gpuplan.dev/` are the script: `start-seconds`, `stop-seconds`, `unkillable-seconds`
+(`inf`: until released) and `exit-code`, of each of its containers.
+"""
+
+from dataclasses import replace
+
+from sandbox.kubelet.containers import ContainerRecord, ContainerRequest
 from sandbox.kubelet.runtime import KILLED, ScriptedRuntime
+
+PREFIX = "sandbox.gpuplan.dev/"
 
 
 class RuntimeInHand(ScriptedRuntime):
-    """Adds what only people and power cuts do."""
+    """Adds scripts, and what only people and power cuts do."""
+
+    def start(self, request: ContainerRequest) -> ContainerRecord:
+        """As its script says."""
+
+        def number(name: str, otherwise: float) -> float:
+            return float(request.annotations.get(PREFIX + name, otherwise))
+
+        return super().start(
+            replace(
+                request,
+                start_seconds=number("start-seconds", request.start_seconds),
+                stop_seconds=number("stop-seconds", request.stop_seconds),
+                unkillable_seconds=number("unkillable-seconds", request.unkillable_seconds),
+                exit_code=int(number("exit-code", request.exit_code)),
+            )
+        )
 
     def stopping(self, pod_uid: str) -> bool:
         """A container of the pod is being stopped and has not ended."""

@@ -15,6 +15,12 @@ MISSING: Final[Any] = object()
 """No value at all, where None would be JSON's null."""
 
 
+OF_THE_SERVER: Final = (
+    *("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
+    "selfLink",
+)
+"""Fields of metadata that no client sets."""
+
 _JSON_TYPES: Final[dict[type, str]] = {
     bool: "boolean",
     str: "string",

@@ -8,5 +8,5 @@ run         runs a module on the simulated driver abi         the C symbols
 
 Not simulated: running anything on a GPU, symbols that the product does not call (FunctionNotFound), the driver's own
 choice of a placement, events, ECC counters, compute modes, resets, engine counts beyond a rough figure, vGPU, device
-nodes, utilisation and power, NVLink, and permissions beyond one switch for the machine.
+nodes, utilisation and power, NVLink, and permissions.
 """

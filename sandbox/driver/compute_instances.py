@@ -24,8 +24,6 @@ class ComputeProfile:
     id: int
     slices: int
     starts: tuple[int, ...]
-    reduced: bool = False
-    """Leaves some of the GPU instance's multiprocessors unused, though it spans all of its slices."""
 
     @property
     def max_instances(self) -> int:
@@ -52,19 +50,9 @@ PROFILES = {
 }
 
 
-# Further profiles of full size and with fewer multiprocessors, by the id of the profile that they vary: one is listed
-# before its better twin, one behind it.
-VARIANTS = {
-    ONE_SLICE_REV1: ComputeProfile(id=0, slices=1, starts=(0,), reduced=True),
-    4: ComputeProfile(id=SEVEN_SLICE_NVL, slices=7, starts=(0,), reduced=True),
-}
-
-
-def compute_profiles(spec: ProfileSpec, *, variants: bool = False) -> tuple[ComputeProfile, ...]:
-    """By id. `variants` as in `state.Quirks`."""
-    plain = (_profile(ONE_SLICE_REV1, 1, 0),) if spec.nvml_index == ONE_SLICE_REV2 else PROFILES[spec.compute_slices]
-    more = (VARIANTS[profile.id] for profile in plain if variants and profile.id in VARIANTS)
-    return tuple(sorted((*plain, *more), key=lambda profile: profile.id))
+def compute_profiles(spec: ProfileSpec) -> tuple[ComputeProfile, ...]:
+    """By id."""
+    return (_profile(ONE_SLICE_REV1, 1, 0),) if spec.nvml_index == ONE_SLICE_REV2 else PROFILES[spec.compute_slices]
 
 
 def full_profile(spec: ProfileSpec) -> ComputeProfile:
@@ -72,14 +60,8 @@ def full_profile(spec: ProfileSpec) -> ComputeProfile:
     return compute_profiles(spec)[-1]
 
 
-def compute_profiles_of(machine: Machine, gpu: GpuState, instance: GpuInstanceState) -> tuple[ComputeProfile, ...]:
-    spec = board_of(gpu).by_name(instance["profile"])
-    return compute_profiles(spec, variants=machine["quirks"].get("compute_variants", False))
-
-
-def compute_profile(machine: Machine, gpu: GpuState, instance: GpuInstanceState, profile_id: int) -> ComputeProfile:
-    offered = compute_profiles_of(machine, gpu, instance)
-    for profile in offered:
+def compute_profile(gpu: GpuState, instance: GpuInstanceState, profile_id: int) -> ComputeProfile:
+    for profile in compute_profiles(board_of(gpu).by_name(instance["profile"])):
         if profile.id == profile_id:
             return profile
     raise Refused(Status.NOT_SUPPORTED if profile_id in KNOWN_PROFILES else Status.INVALID_ARGUMENT)
@@ -99,8 +81,7 @@ def create_compute_instance(
     instance: GpuInstanceState,
     profile_id: int,
 ) -> ComputeInstanceState:
-    require(machine["privileged"], Status.NO_PERMISSION)
-    profile = compute_profile(machine, gpu, instance, profile_id)
+    profile = compute_profile(gpu, instance, profile_id)
     free = free_starts(instance, profile)
     require(free, Status.INSUFFICIENT_RESOURCES)
     start = free[0]
@@ -119,10 +100,7 @@ def create_compute_instance(
     return created
 
 
-def destroy_compute_instance(
-    machine: Machine, gpu: GpuState, instance: GpuInstanceState, compute: ComputeInstanceState
-) -> None:
-    require(machine["privileged"], Status.NO_PERMISSION)
+def destroy_compute_instance(gpu: GpuState, instance: GpuInstanceState, compute: ComputeInstanceState) -> None:
     require(not busy(gpu, instance["id"], compute["id"]), Status.IN_USE)
     instance["compute_instances"].remove(compute)
 
@@ -132,12 +110,11 @@ def mig_devices(gpu: GpuState) -> list[tuple[GpuInstanceState, ComputeInstanceSt
     return [(instance, compute) for instance in gpu["gpu_instances"] for compute in instance["compute_instances"]]
 
 
-def mig_device_slots(machine: Machine, gpu: GpuState) -> list[tuple[GpuInstanceState, ComputeInstanceState] | None]:
+def mig_device_slots(gpu: GpuState) -> list[tuple[GpuInstanceState, ComputeInstanceState] | None]:
     """The MIG device at each index that NVML may be asked for; None where there is none."""
     devices = mig_devices(gpu)
     most = max((spec.max_instances for spec in board_of(gpu).model.profiles), default=0)
-    gaps: list[tuple[GpuInstanceState, ComputeInstanceState] | None] = [None] * (most - len(devices))
-    return [*gaps, *devices] if machine["quirks"].get("mig_index_gaps") else [*devices, *gaps]
+    return [*devices, *[None] * (most - len(devices))]
 
 
 def mig_device_uuid(gpu: GpuState, instance: GpuInstanceState, compute: ComputeInstanceState) -> str:

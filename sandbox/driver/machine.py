@@ -13,7 +13,7 @@ from sandbox.driver.boards import Board
 from sandbox.driver.compute_instances import create_compute_instance, full_profile
 from sandbox.driver.gpu_instances import create_gpu_instance
 from sandbox.driver.identity import gpu_uuid, serial_of
-from sandbox.driver.state import FORMAT, GpuState, Machine, Quirks
+from sandbox.driver.state import FORMAT, GpuState, Machine
 from sandbox.driver.status import Refused
 from sandbox.driver.store import Store
 
@@ -33,11 +33,10 @@ def create(
     seed: str | int,
     *,
     driver_version: str = DRIVER_VERSION,
-    quirks: Quirks | None = None,
 ) -> Store:
     """Write the state file of a new machine. A layout the hardware would refuse raises ValueError."""
     store = Store(path)
-    store.create(create_state(gpus, seed, driver_version=driver_version, quirks=quirks))
+    store.create(create_state(gpus, seed, driver_version=driver_version))
     return store
 
 
@@ -46,15 +45,12 @@ def create_state(
     seed: str | int,
     *,
     driver_version: str = DRIVER_VERSION,
-    quirks: Quirks | None = None,
 ) -> Machine:
     machine = Machine(
         format=FORMAT,
         driver_version=driver_version,
         driver_loaded=True,
-        privileged=True,
         generation=0,
-        quirks=quirks or {},
         gpus=[],
     )
     for index, (model, options) in enumerate(gpus):

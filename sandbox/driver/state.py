@@ -4,9 +4,9 @@ The types mirror the file key by key, so that a person can read it and a test ca
 rules live in `gpu_instances` and `compute_instances`, locking and saving in `store`.
 """
 
-from typing import Literal, TypedDict
+from typing import TypedDict
 
-FORMAT = 4
+FORMAT = 5
 
 
 class ComputeInstanceState(TypedDict):
@@ -52,23 +52,11 @@ class GpuState(TypedDict):
     processes: list[ProcessState]
 
 
-class Quirks(TypedDict, total=False):
-    """Where public sources disagree about NVML, or drivers differ: a program must work with every combination."""
-
-    compute_info_device: Literal["parent", "mig"]
-    # nvml.h calls the device of a compute instance's info the "parent device", which is the default here; programs
-    # were published that use it as the handle of the MIG device.
-    mig_index_gaps: bool  # indexes of MIG devices begin behind a gap; the header promises "less than the maximum"
-    compute_variants: bool  # GPU instances of one and of seven slices offer a second full-size compute profile
-
-
 class Machine(TypedDict):
     format: int
     driver_version: str
     driver_loaded: bool
-    privileged: bool
     generation: int
-    quirks: Quirks
     gpus: list[GpuState]
 
 

@@ -27,7 +27,7 @@ from sandbox.kubelet.devices import Holder, Holding
 from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pods import Container, Pod, Role
 from sandbox.kubelet.registration import PluginClient
-from sandbox.kubelet.selection import Nothing, Refusal, Wanted
+from sandbox.kubelet.selection import Refusal, Wanted
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class Allocator:
             wanted = self._table.needed(
                 holder, count, reusable.get(resource, frozenset()), already_running=already_running
             )
-            if isinstance(wanted, Nothing):
+            if wanted is None:
                 continue
             refusal = wanted if isinstance(wanted, Refusal) else self._call(holder, wanted)
             if refusal is not None:

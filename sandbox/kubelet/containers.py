@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sandbox.kubelet.injection import ContainerOptions
@@ -27,11 +27,13 @@ class ContainerRequest:
     """What the container got: environment, mounts, CDI names, device nodes."""
     device_ids: Mapping[str, tuple[str, ...]]
     """By resource; the container's own, and for a plain init container what later ones take over."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the pod."""
     run_seconds: float
-    exit_code: int
+    exit_code: int = 0
     start_seconds: float
     stop_seconds: float
-    unkillable_seconds: float
+    unkillable_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from kube.kubelet_api import deviceplugin_pb2 as plugin_api
-from sandbox.kubelet.selection import Nothing, Refusal, Wanted, choose
+from sandbox.kubelet.selection import Refusal, Wanted, choose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +151,8 @@ class DeviceTable:
 
     def needed(
         self, holder: Holder, required: int, reusable: frozenset[str], *, already_running: bool
-    ) -> Wanted | Nothing | Refusal:
-        """What an admission must still get for this container, or the reason why it cannot."""
+    ) -> Wanted | Refusal | None:
+        """What an admission must still get for this container, None where it has all or runs, or why it cannot."""
         with self._lock:
             holding = self._holdings.get(holder)
             held = holding.device_ids if holding else frozenset()
@@ -163,7 +163,7 @@ class DeviceTable:
                     f'"{holder.resource}" from {len(held)} to {required}'
                 )
             if already_running:
-                return Nothing()
+                return None
             entry = self._lists.get(holder.resource)
             if entry is None:
                 return Refusal(f"cannot allocate unregistered device {holder.resource}")
@@ -175,7 +175,7 @@ class DeviceTable:
                     f"cannot allocate unhealthy devices {holder.resource}"
                 )
             if missing == 0:
-                return Nothing()
+                return None
             free = frozenset(entry.healthy - self._taken.get(holder.resource, set()))
             return choose(holder.resource, required, reusable, free, self._random)
 

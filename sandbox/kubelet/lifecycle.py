@@ -1,9 +1,9 @@
 """Decides about admitted pods: which containers start or stop now, what the phase is, and which pods are active.
 
 `PodRun` is one pod's life, pure: times are arguments, nothing is called. Containers that ended are started again only
-if the pod's script says so, whatever the restart policy. `PodBook` holds the pods of one kubelet, thread-safe: a pod
-whose phase was patched to an end counts as inactive while its container runs, and a pod that vanished from the API is
-not known any more.
+as often as the pod's annotation says, whatever the restart policy. `PodBook` holds the pods of one kubelet,
+thread-safe: a pod whose phase was patched to an end counts as inactive while its container runs, and a pod that
+vanished from the API is not known any more.
 """
 
 import threading
@@ -127,7 +127,7 @@ class PodRun:
             case Role.SIDECAR:
                 return not self.work_done
             case Role.APP:
-                return run.restarts < self.pod.script.restarts
+                return run.restarts < self.pod.restarts
 
     def start_again(self, name: str) -> None:
         self.containers[name].held_back = False

@@ -2,10 +2,8 @@
 
 A `Pod` has its containers in start order, each with the devices that it requests and the time that it runs. Quantities
 are integers: CPU in milli, memory in bytes, everything else in units. No process runs in the sandbox, so a container's
-time is read from the `sleep` of its command, and the pod's annotations below `sandbox.gpuplan.dev/` script the rest:
-`start-seconds`, `stop-seconds`, `unkillable-seconds` (`inf`: until released), `exit-code`, `restarts` (how often
-containers start again after they end). A value that cannot be read is named in `problems` and otherwise ignored. Never
-reads nodes, devices or the clock.
+time is read from the `sleep` of its command; it starts again after its end only where an annotation says how often.
+Never reads nodes, devices or the clock.
 """
 
 import math
@@ -38,43 +36,7 @@ def _seconds(word: str) -> float:
     return float(word[:-1]) * unit if unit else float(word)
 
 
-PREFIX = "sandbox.gpuplan.dev/"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
-    start_seconds: float | None = None
-    stop_seconds: float | None = None
-    unkillable_seconds: float = 0.0
-    exit_code: int = 0
-    restarts: int = 0
-    problems: tuple[str, ...] = ()
-
-
-def script_of(annotations: Mapping[str, str]) -> Script:
-    problems: list[str] = []
-
-    def number(name: str) -> float | None:
-        text = annotations.get(PREFIX + name)
-        if text is None:
-            return None
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if value >= 0:
-            return value
-        problems.append(f'annotation {PREFIX}{name} is "{text}", not a number of at least 0; it is ignored')
-        return None
-
-    return Script(
-        start_seconds=number("start-seconds"),
-        stop_seconds=number("stop-seconds"),
-        unkillable_seconds=number("unkillable-seconds") or 0.0,
-        exit_code=int(number("exit-code") or 0),
-        restarts=int(number("restarts") or 0),
-        problems=tuple(problems),
-    )
+RESTARTS = "sandbox.gpuplan.dev/restarts"
 
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -129,7 +91,9 @@ class Pod:
     host_network: bool = False
     grace_seconds: float = 30.0
     """The pod's own, for sidecars after its work, which end without a deletion."""
-    script: Script = field(default_factory=Script)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    restarts: int = 0
+    """How often its containers start again after they have ended."""
     deleting: bool = False
     deletion_grace_seconds: float = 0.0
     phase: str = "Pending"
@@ -149,7 +113,8 @@ class Pod:
 
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    grace = spec.get("terminationGracePeriodSeconds")
+    grace, annotations = spec.get("terminationGracePeriodSeconds"), metadata.get("annotations") or {}
+    restarts = annotations.get(RESTARTS, "")
     return Pod(
         uid=metadata["uid"],
         namespace=metadata["namespace"],
@@ -159,7 +124,8 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         requests={name: count for name, count in sorted(pod_requests(raw).items()) if count},
         host_network=bool(spec.get("hostNetwork")),
         grace_seconds=30.0 if grace is None else float(grace),
-        script=script_of(metadata.get("annotations") or {}),
+        annotations=annotations,
+        restarts=int(restarts) if restarts.isdigit() else 0,
         deleting=bool(metadata.get("deletionTimestamp")),
         deletion_grace_seconds=float(metadata.get("deletionGracePeriodSeconds") or 0),
         phase=status.get("phase") or "Pending",

@@ -14,7 +14,7 @@ from sandbox.kubelet.lifecycle import Entry, PodRun, Step
 from sandbox.kubelet.node_status import invented_node_ip
 from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pod_status import status_of
-from sandbox.kubelet.pods import Pod, Role
+from sandbox.kubelet.pods import Pod
 from sandbox.kubelet.times import epoch_seconds
 from sandbox.kubelet.writer import ApiWriter
 
@@ -163,7 +163,6 @@ class PodRunner:
                 text = f"endpoint not found in cache for a registered resource: {resource}"
                 return StartFailure("CreateContainerConfigError", text)
         holdings = self._table.holdings_of(pod.uid, name)
-        script, timings = pod.script, self._timings
         given = merge({resource: h.answer for resource, h in holdings.items()}, container.env, self._parts.random)
         try:
             options = given.resolved(self._parts.cdi_dirs)
@@ -177,11 +176,10 @@ class PodRunner:
                 container=name,
                 options=options,
                 device_ids={resource: tuple(sorted(h.device_ids)) for resource, h in sorted(holdings.items())},
+                annotations=pod.annotations,
                 run_seconds=container.run_seconds,
-                exit_code=script.exit_code if container.role is Role.APP else 0,
-                start_seconds=timings.start_seconds if script.start_seconds is None else script.start_seconds,
-                stop_seconds=timings.stop_seconds if script.stop_seconds is None else script.stop_seconds,
-                unkillable_seconds=script.unkillable_seconds,
+                start_seconds=self._timings.start_seconds,
+                stop_seconds=self._timings.stop_seconds,
             )
         )
 

@@ -1,6 +1,6 @@
 """Runs scripted containers: without processes, but on time.
 
-Takes start and stop calls of a kubelet and scripts from pod annotations; keeps container records, calls its listener at
+Takes start and stop calls of a kubelet; keeps container records, calls its listener at
 each change, and calls the hooks of simulated hardware. It outlives its kubelet, as a real runtime does: a new kubelet
 on the same node finds containers that run. It has a thread of its own and never calls the API.
 """

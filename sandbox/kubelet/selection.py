@@ -1,7 +1,7 @@
 """Chooses the devices of a container, before and after its plugin states a preference.
 
 Takes the count, devices to reuse from the pod's init containers, and the free ones; returns `Wanted` (call the plugin,
-then settle), `Nothing` to do, or `Refusal` with the kubelet's sentence. Pure; the order of devices is random as in the
+then settle), or `Refusal` with the kubelet's sentence. Pure; the order of devices is random as in the
 kubelet, from a seeded source.
 """
 
@@ -13,11 +13,6 @@ from random import Random
 @dataclass(frozen=True, slots=True)
 class Refusal:
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """The container has what it requests, or runs already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

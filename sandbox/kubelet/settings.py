@@ -21,9 +21,9 @@ class Timings:
     exit_notice_seconds: float = 1.0
     """From the end of a container that was not stopped to the kubelet seeing it."""
     start_seconds: float = 0.2
-    """From the start call to a running container, where the pod has no annotation for it."""
+    """From the start call to a running container."""
     stop_seconds: float = 0.5
-    """From the stop signal to the end of the process, where the pod has no annotation for it."""
+    """From the stop signal to the end of the process."""
     force_stop_seconds: float = 2.0
     """The shortest grace of any stop, and that of a container whose pod vanished from the API (force deletion)."""
     start_retry_seconds: tuple[float, ...] = (1.0, 12.0, 27.0)

@@ -5,7 +5,6 @@ vanished ones leave the book while their containers get a grace period. Everythi
 """
 
 import time
-from typing import Literal
 
 from sandbox.kubelet.admission import Rejection, decide
 from sandbox.kubelet.allocation import Allocator
@@ -60,8 +59,6 @@ class PodWorkers:
             self._runner.adopt(entry)
             self._update(entry)
             return
-        for problem in pod.script.problems:
-            self._emit(pod, "Warning", "InvalidSandboxAnnotation", problem)
         rejection = decide(self._parts, self._allocator, pod, self._running_containers(pod).__contains__)
         if rejection is not None:
             self._reject(entry, rejection)
@@ -76,7 +73,7 @@ class PodWorkers:
     def _reject(self, entry: Entry, rejection: Rejection) -> None:
         entry.rejected = True
         self._writer.submit(entry.pod, rejected_status(rejection, time.time()))
-        self._emit(entry.pod, "Warning", rejection.reason, rejection.message)
+        self._parts.api.emit(entry.pod, "Warning", rejection.reason, rejection.message)
         self._runner.stop_containers(entry.pod.uid)
 
     def _update(self, entry: Entry) -> None:
@@ -92,6 +89,3 @@ class PodWorkers:
         self._book.remove(pod.uid)
         self._writer.forget(pod.uid)
         self._runner.stop_containers(pod.uid)
-
-    def _emit(self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        self._parts.api.emit(pod, event_type, reason, message)

@@ -17,7 +17,7 @@ from sandbox.driver.processes import find
 from sandbox.driver.state import GpuState
 from sandbox.driver.store import Store
 from sandbox.mps.control import main as control_command
-from sandbox.mps.statefile import load, stop
+from sandbox.mps.statefile import load
 from sandbox.nvidia_plugin.config_file import MPS, BadConfig
 from sandbox.nvidia_plugin.programs import RETRY_SECONDS, Program
 
@@ -61,12 +61,6 @@ class MpsControlDaemon(Program):
     def terminate(self, now: float) -> None:
         """Stop the daemon, then end."""
         self._stop(now, again=False)
-
-    def kill(self) -> None:
-        """SIGKILL for all of its container: files and compute modes stay as they are."""
-        self.running = False
-        if self._folder is not None:
-            stop(str(self._folder / "pipe"))
 
     def step(self, now: float) -> None:
         if self.running and self._stopping:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from controller.model.views import NodeView, PodView
 from controller.simulator import Misfit, Usage, filter_node, filter_pod, filter_room
-from sandbox.scheduler.records import Chosen, Failure
+from sandbox.scheduler.records import Failure
 
 ROOM_PLUGINS = frozenset({"NodeResourcesFit", "NodePorts"})
 NO_NODES = "no nodes available to schedule pods"
@@ -26,8 +26,8 @@ def place(
     nodes: Sequence[NodeView],
     usage: Mapping[str, Usage],
     nominated: Mapping[str, Iterable[PodView]],
-) -> Chosen | Failure:
-    """`nodes` are sorted by name; `nominated` are the unbound pods that each node is held for."""
+) -> str | Failure:
+    """A node's name. `nodes` are sorted by name; `nominated` are the unbound pods that each node is held for."""
     feasible: list[NodeView] = []
     misfits: list[Misfit] = []
     preemption: Counter[str] = Counter()
@@ -39,9 +39,9 @@ def place(
         misfits.append(misfit)
         preemption[NO_VICTIMS if misfit.plugin in ROOM_PLUGINS and fits_empty(pod, node) else NOT_HELPFUL] += 1
     if any(node.name == pod.nominated_node for node in feasible):
-        return Chosen(node=pod.nominated_node)
+        return pod.nominated_node
     if feasible:
-        return Chosen(node=min(feasible, key=lambda node: _rank(pod, node, usage.get(node.name, EMPTY))).name)
+        return min(feasible, key=lambda node: _rank(pod, node, usage.get(node.name, EMPTY))).name
     plugins = frozenset(misfit.plugin for misfit in misfits)
     return Failure(message=_sentence(len(nodes), misfits, preemption), plugins=plugins)
 

@@ -39,13 +39,6 @@ class PodRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """The pod goes to this node."""
-
-    node: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """No node takes the pod: the sentence for people, and the plugins that refused."""
 

@@ -77,11 +77,9 @@ class Scheduler:
             self._give_up(item, answer)
             return
         self._book.drop_nomination(pod.uid)
-        self._book.place(pod, answer.node)
+        self._book.place(pod, answer)
         self._binding.add(pod.uid)
-        self._writer.bind(
-            item.record, answer.node, lambda error: self._loop.post(lambda: self._bind_ended(item, error))
-        )
+        self._writer.bind(item.record, answer, lambda error: self._loop.post(lambda: self._bind_ended(item, error)))
 
     def _give_up(self, item: Item, failure: Failure, *, reason: str = "Unschedulable") -> None:
         pod = item.record.view

@@ -7,10 +7,10 @@ import pytest
 
 from partitioning.models import GpuModel
 from sandbox.driver.machine import GpuOptions
-from sandbox.driver.state import Quirks
 from tests.builders.models import H100
 from tests.nodeagent.lanes import ended
 from tests.nodeagent.world import World
+from tests.quirks import Quirks
 
 MakeWorld = Callable[..., World]
 

@@ -27,7 +27,6 @@ from partitioning.layouts import check_layout
 from partitioning.models import GpuModel
 from sandbox.driver.machine import GpuOptions, create
 from sandbox.driver.procfs import proc_of
-from sandbox.driver.state import Quirks
 from tests import faults, incidents
 from tests.clock import Clock
 from tests.nodeagent.api_memory import ApiMemory
@@ -43,6 +42,7 @@ from tests.nodeagent.watched import (
     WatchedHoldings,
     WatchedJournal,
 )
+from tests.quirks import Quirks
 
 
 class World(ApiMemory, PodsMemory):
@@ -51,7 +51,7 @@ class World(ApiMemory, PodsMemory):
     def __init__(self, path: Path, gpus: Iterable[tuple[GpuModel, GpuOptions]], quirks: Quirks | None = None) -> None:
         self.clock = Clock()
         self.machine = path / "machine.json"
-        self.undo = faults.install(create(self.machine, gpus, "seed", quirks=quirks))
+        self.undo = faults.install(create(self.machine, gpus, "seed"), quirks)
         self.state = StateDir(path / "state")
         self.state.plugin.directory.mkdir(parents=True)
         self.plugin = PluginMemory(self.state.plugin)

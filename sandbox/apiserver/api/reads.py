@@ -5,7 +5,7 @@ wait of a real server.
 """
 
 from sandbox.apiserver.api.representation import many, object_bytes, one
-from sandbox.apiserver.api.requests import Form, Reply, Request, form_of, json_reply
+from sandbox.apiserver.api.requests import Reply, Request, json_reply, wants_table
 from sandbox.apiserver.api.watches import Watch, WatchOptions
 from sandbox.apiserver.errors import bad_request, forbidden_field, invalid, too_large_resource_version
 from sandbox.apiserver.lifecycle.context import Cluster, Target, entry_of
@@ -20,10 +20,9 @@ def read(cluster: Cluster, request: Request, target: Target, *, bookmark_seconds
     if target.name:
         _check_version(cluster, request)
         entry = entry_of(cluster, target)
-        form = form_of(request.accept)
-        if form is Form.OBJECT:
-            return Reply(body=object_bytes(target.resource, entry))
-        return json_reply(200, one(target.resource, entry.obj, form, _include(request)))
+        if wants_table(request.accept):
+            return json_reply(200, one(target.resource, entry.obj, _include(request), as_table=True))
+        return Reply(body=object_bytes(target.resource, entry))
     return _list(cluster, request, target)
 
 
@@ -51,8 +50,8 @@ def _list(cluster: Cluster, request: Request, target: Target) -> Reply:
         continue_token=request.query.get("continue", ""),
     )
     page = list_page(cluster.store.collection(target.resource.collection), options, cluster.store.version)
-    form = form_of(request.accept)
-    return Reply(body=many(target.resource, page.entries, page.metadata, form, _include(request)))
+    as_table = wants_table(request.accept)
+    return Reply(body=many(target.resource, page.entries, page.metadata, _include(request), as_table=as_table))
 
 
 def _check_version(cluster: Cluster, request: Request) -> None:
@@ -77,7 +76,7 @@ def _watch(cluster: Cluster, request: Request, target: Target, bookmark_seconds:
         bookmarks=request.flag("allowWatchBookmarks"),
         timeout_seconds=max(request.number("timeoutSeconds"), 0),
         bookmark_seconds=bookmark_seconds,
-        form=form_of(request.accept),
+        as_table=wants_table(request.accept),
         include=_include(request),
     )
     return Watch(cluster.store, options)

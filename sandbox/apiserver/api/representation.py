@@ -7,7 +7,6 @@ a hundred watches share them. Must never change an object.
 from collections.abc import Iterable
 from typing import Any
 
-from sandbox.apiserver.api.requests import Form
 from sandbox.apiserver.lifecycle.context import as_served
 from sandbox.apiserver.objects import Obj, encode, meta
 from sandbox.apiserver.resources.resource import Resource
@@ -64,16 +63,16 @@ def _row(resource: Resource, columns: Iterable[Column], obj: Obj, include: str) 
     return {"cells": [column.cell(obj) for column in columns], "object": shown}
 
 
-def one(resource: Resource, obj: Obj, form: Form, include: str) -> Any:
+def one(resource: Resource, obj: Obj, include: str, *, as_table: bool) -> Any:
     """A single object as the answer to a read or a write."""
-    if form is Form.TABLE:
+    if as_table:
         return table(resource, [obj], {"resourceVersion": meta(obj).get("resourceVersion", "")}, include)
     return as_served(resource, obj)
 
 
-def many(resource: Resource, entries: Iterable[Entry], metadata: Obj, form: Form, include: str) -> bytes:
+def many(resource: Resource, entries: Iterable[Entry], metadata: Obj, include: str, *, as_table: bool) -> bytes:
     """A list."""
-    if form is Form.TABLE:
+    if as_table:
         return encode(table(resource, [entry.obj for entry in entries], metadata, include))
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
     return encode(head)[:-1] + b',"items":[' + b",".join(item_bytes(resource, e) for e in entries) + b"]}"

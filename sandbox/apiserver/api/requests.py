@@ -1,13 +1,12 @@
 """Describes a request and its reply, without any HTTP library.
 
-Takes method, path, query, headers and body, and returns what is addressed (`Route`) and how the client wants it shown
-(`Form`). Must never read the store.
+Takes method, path, query, headers and body, and returns what is addressed (`Route`) and how the client wants it shown.
+Must never read the store.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Final
 
 from sandbox.apiserver.errors import FieldError, bad_request, invalid, not_supported, required, unsupported_media_type
@@ -72,22 +71,14 @@ def json_reply(code: int, value: Any, warnings: list[str] | None = None) -> Repl
     return Reply(code=code, body=encode(value), warnings=tuple(warnings or ()))
 
 
-class Form(Enum):
-    """How an object is shown."""
-
-    OBJECT = "object"
-    TABLE = "table"
-
-
-def form_of(accept: str) -> Form:
-    """The first form in the Accept header that is known here; kubectl lists several."""
+def wants_table(accept: str) -> bool:
+    """By the first form in the Accept header that is known here; kubectl lists several."""
     for offer in accept.split(","):
         parts = {part.strip() for part in offer.split(";")}
-        if "as=Table" in parts and "v=v1" in parts:
-            return Form.TABLE
-        if "application/json" in parts and not any(part.startswith("as=") for part in parts):
-            return Form.OBJECT
-    return Form.OBJECT
+        table = "as=Table" in parts and "v=v1" in parts
+        if table or ("application/json" in parts and not any(part.startswith("as=") for part in parts)):
+            return table
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from sandbox.apiserver.api.representation import object_bytes, partial_metadata, table
-from sandbox.apiserver.api.requests import Form
 from sandbox.apiserver.errors import expired
 from sandbox.apiserver.objects import Obj, encode, meta
 from sandbox.apiserver.resources.resource import Resource
@@ -33,7 +32,7 @@ class WatchOptions:
     bookmarks: bool = False
     timeout_seconds: int = 0
     bookmark_seconds: float = 60.0
-    form: Form = Form.OBJECT
+    as_table: bool = False
     include: str = "Metadata"
 
 
@@ -135,7 +134,7 @@ class Watch:
 
     def _shown(self, entry: Entry) -> bytes:
         options = self._options
-        if options.form is Form.OBJECT:
+        if not options.as_table:
             return object_bytes(options.resource, entry)
         metadata = {"resourceVersion": str(entry.version)}
         shown = table(options.resource, [entry.obj], metadata, options.include, with_columns=self._with_columns)
@@ -147,7 +146,7 @@ class Watch:
         resource = self._options.resource
         metadata: Obj = {"resourceVersion": str(self._position), "creationTimestamp": None}
         obj: Obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-        if self._options.form is not Form.OBJECT:
+        if self._options.as_table:
             obj = partial_metadata(obj)
         return encode({"type": "BOOKMARK", "object": obj}) + b"\n"
 

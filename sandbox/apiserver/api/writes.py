@@ -9,8 +9,8 @@ from sandbox.apiserver.api.requests import (
     Request,
     decode_body,
     delete_options,
-    form_of,
     json_reply,
+    wants_table,
     write_options,
 )
 from sandbox.apiserver.errors import bad_request, method_not_allowed
@@ -43,7 +43,8 @@ def write(cluster: Cluster, request: Request, target: Target) -> Reply:
 
 
 def _answer(request: Request, resource: Resource, code: int, obj: Obj, options: WriteOptions) -> Reply:
-    shown = one(resource, obj, form_of(request.accept), request.query.get("includeObject") or "Metadata")
+    include = request.query.get("includeObject") or "Metadata"
+    shown = one(resource, obj, include, as_table=wants_table(request.accept))
     idle = [NO_CONTROLLER.format(kind=resource.kind)] if code == 201 and resource.group == WORKLOAD_GROUP else []
     return json_reply(code, shown, [*options.warnings, *idle])
 

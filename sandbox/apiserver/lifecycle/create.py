@@ -11,7 +11,7 @@ from sandbox.apiserver.admission.kinds import rules_of
 from sandbox.apiserver.errors import already_exists, bad_request, forbidden, invalid, name_differs, not_found, required
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition, settle_priority
 from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, WriteOptions
-from sandbox.apiserver.objects import Obj, meta
+from sandbox.apiserver.objects import OF_THE_SERVER, Obj, meta
 from sandbox.apiserver.ownership.fieldsets import compare, difference, without_system_metadata
 from sandbox.apiserver.ownership.managedfields import UPDATE, Manager, after_update, store
 from sandbox.apiserver.resources.resource import Resource
@@ -19,15 +19,6 @@ from sandbox.apiserver.storage.store import ADDED
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as Kubernetes: nothing that spells words
 _LONGEST_GENERATED: Final = 58
-_GIVEN_BY_THE_SERVER: Final = (
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "selfLink",
-)
 
 
 def create(cluster: Cluster, target: Target, body: Obj, options: WriteOptions) -> Obj:
@@ -71,7 +62,7 @@ def finish(cluster: Cluster, target: Target, obj: Obj, options: WriteOptions) ->
 def _complete(cluster: Cluster, target: Target, obj: Obj, options: WriteOptions, *, applied: bool = False) -> Obj:
     """The object with its name and namespace, pruned and defaulted."""
     resource = target.resource
-    metadata = {name: value for name, value in meta(obj).items() if name not in _GIVEN_BY_THE_SERVER}
+    metadata = {name: value for name, value in meta(obj).items() if name not in OF_THE_SERVER}
     if not metadata.get("name"):
         metadata["name"] = _generated(resource, metadata.get("generateName"))
     if target.name and metadata["name"] != target.name:

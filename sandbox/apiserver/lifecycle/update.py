@@ -11,23 +11,13 @@ from sandbox.apiserver.admission.kinds import rules_of
 from sandbox.apiserver.errors import bad_request, conflict, invalid, name_differs, stale, wrong
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
-from sandbox.apiserver.objects import MISSING, Obj, meta
+from sandbox.apiserver.objects import MISSING, OF_THE_SERVER, Obj, meta
 from sandbox.apiserver.ownership.fieldsets import compare, without_system_metadata
 from sandbox.apiserver.ownership.managedfields import UPDATE, Manager, after_update, decode, store
 from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.store import DELETED, MODIFIED
 
-_KEPT: Final = (
-    "name",
-    "namespace",
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "generateName",
-    "resourceVersion",
-)
+_KEPT: Final = ("name", "namespace", "generateName", *OF_THE_SERVER)
 Build = Callable[[Obj], Obj]
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from sandbox.apiserver.objects import OF_THE_SERVER
 from sandbox.apiserver.schema.structural import Schema
 from sandbox.apiserver.schema.validation import item_keys
 
@@ -194,23 +195,9 @@ def without_system_metadata(fields: FieldSet) -> FieldSet:
     return difference(fields, _SYSTEM)
 
 
+_OF_METADATA = ("name", "namespace", "managedFields", *OF_THE_SERVER)
 _SYSTEM: FieldSet = {
     "f:apiVersion": {},
     "f:kind": {},
-    "f:metadata": {
-        SELF: {},
-        **{
-            f"f:{name}": {}
-            for name in (
-                "name",
-                "namespace",
-                "creationTimestamp",
-                "selfLink",
-                "uid",
-                "generation",
-                "managedFields",
-                "resourceVersion",
-            )
-        },
-    },
+    "f:metadata": {SELF: {}, **{f"f:{name}": {} for name in _OF_METADATA}},
 }

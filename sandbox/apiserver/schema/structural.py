@@ -8,6 +8,7 @@ never read an object.
 import copy
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sandbox.apiserver.objects import MISSING, Obj
@@ -19,47 +20,27 @@ def _no_references(name: str) -> "Schema":
     raise ValueError(f"a structural schema has no references, found {name!r}")
 
 
+@dataclass(slots=True, eq=False)
 class Schema:
     """One node: what a value at this place may be. Built empty, then filled, so that it can refer to itself."""
 
-    __slots__ = (
-        "additional",
-        "default",
-        "int_or_string",
-        "items",
-        "list_keys",
-        "list_type",
-        "map_type",
-        "nullable",
-        "omit_empty",
-        "pattern",
-        "preserve",
-        "properties",
-        "quantity",
-        "required",
-        "rules",
-        "source",
-        "type",
-    )
-
-    def __init__(self) -> None:
-        self.source: Obj = {}
-        self.type = ""
-        self.properties: dict[str, Schema] = {}
-        self.additional: Schema | None = None
-        self.items: Schema | None = None
-        self.required: tuple[str, ...] = ()
-        self.default: Any = MISSING
-        self.nullable = False
-        self.preserve = False
-        self.int_or_string = False
-        self.omit_empty = False
-        self.quantity = False
-        self.list_type = "atomic"
-        self.list_keys: tuple[str, ...] = ()
-        self.map_type = "granular"
-        self.pattern: re.Pattern[str] | None = None
-        self.rules: tuple[Obj, ...] = ()
+    source: Obj = field(default_factory=dict)
+    type: str = ""
+    properties: "dict[str, Schema]" = field(default_factory=dict)
+    additional: "Schema | None" = None
+    items: "Schema | None" = None
+    required: tuple[str, ...] = ()
+    default: Any = MISSING
+    nullable: bool = False
+    preserve: bool = False
+    int_or_string: bool = False
+    omit_empty: bool = False
+    quantity: bool = False
+    list_type: str = "atomic"
+    list_keys: tuple[str, ...] = ()
+    map_type: str = "granular"
+    pattern: re.Pattern[str] | None = None
+    rules: tuple[Obj, ...] = ()
 
     def fill(self, source: Mapping[str, Any], resolve: Resolve = _no_references) -> "Schema":
         """Take over everything in `source`; returns itself."""

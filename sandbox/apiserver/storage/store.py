@@ -18,15 +18,13 @@ CollectionId = tuple[str, str]  # group, plural
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
 
+@dataclass(slots=True, eq=False)
 class Entry:
     """One version of one object, and its JSON once it was requested."""
 
-    __slots__ = ("_encoded", "obj", "version")
-
-    def __init__(self, obj: Obj, version: int) -> None:
-        self.obj = obj
-        self.version = version
-        self._encoded: bytes | None = None
+    obj: Obj
+    version: int
+    _encoded: bytes | None = None
 
     @property
     def encoded(self) -> bytes:

@@ -12,7 +12,6 @@ from sandbox.driver.abi.handles import (
     device_handle,
     gpu_instance,
     instance_handle,
-    mig_handle,
 )
 from sandbox.driver.abi.pointers import Address, checked, get_uint, put_pointer, put_uint, struct_at
 from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
@@ -20,7 +19,7 @@ from sandbox.driver.boards import Board, board_of
 from sandbox.driver.compute_instances import (
     ComputeProfile,
     compute_profile,
-    compute_profiles_of,
+    compute_profiles,
     create_compute_instance,
     destroy_compute_instance,
 )
@@ -53,7 +52,7 @@ def nvmlGpuInstanceCreateComputeInstance(machine: Machine, handle: Handle, profi
 @writes(HANDLE)
 def nvmlComputeInstanceDestroy(machine: Machine, handle: Handle) -> None:
     device, instance, compute = compute_instance(machine, handle)
-    destroy_compute_instance(machine, device.gpu, instance, compute)
+    destroy_compute_instance(device.gpu, instance, compute)
 
 
 @reads(HANDLE, UINT, OUT, OUT)
@@ -61,7 +60,7 @@ def nvmlGpuInstanceGetComputeInstances(
     machine: Machine, handle: Handle, profile_id: int, array: Address, count: Address
 ) -> None:
     device, instance = gpu_instance(machine, handle)
-    compute_profile(machine, device.gpu, instance, profile_id)
+    compute_profile(device.gpu, instance, profile_id)
     checked(array)
     found = [compute for compute in instance["compute_instances"] if compute["profile"] == profile_id]
     for position, compute in enumerate(found):
@@ -81,12 +80,10 @@ def nvmlGpuInstanceGetComputeInstanceById(machine: Machine, handle: Handle, iden
 
 @reads(HANDLE, OUT)
 def nvmlComputeInstanceGetInfo_v2(machine: Machine, handle: Handle, info: Address) -> None:
-    """Its device is the GPU, or by a quirk of the machine the MIG device: see `state.Quirks`."""
+    """Its device is the GPU."""
     device, instance, compute = compute_instance(machine, handle)
     answer = struct_at(info, pynvml.c_nvmlComputeInstanceInfo_t)
-    names_mig_device = machine["quirks"].get("compute_info_device", "parent") == "mig"
-    own = mig_handle(device.index, instance, compute) if names_mig_device else device_handle(device.index)
-    put_pointer(checked(info), own)
+    put_pointer(checked(info), device_handle(device.index))
     put_pointer(checked(info) + POINTER_BYTES, instance_handle(device.index, instance))
     answer.id, answer.profileId = compute["id"], compute["profile"]
     answer.placement.start, answer.placement.size = compute["start"], compute["size"]
@@ -97,17 +94,17 @@ def _offered(machine: Machine, handle: Handle, index: int, engine: int) -> tuple
     require(index < pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT and engine == 0, Status.INVALID_ARGUMENT)
     board = board_of(device.gpu)
     spec = board.by_name(instance["profile"])
-    for profile in compute_profiles_of(machine, device.gpu, instance):
+    for profile in compute_profiles(spec):
         if profile.id == index:
             return board, spec, profile
     raise Refused(Status.NOT_SUPPORTED)
 
 
 def multiprocessors(board: Board, spec: ProfileSpec, profile: ComputeProfile) -> int:
-    """All of the GPU instance's, or a whole number of TPCs (pairs) for each slice. A reduced one lacks one pair."""
+    """All of the GPU instance's, or a whole number of TPCs (pairs) for each slice."""
     total = board.multiprocessors_of(spec)
     if profile.slices >= spec.compute_slices:
-        return total - 2 if profile.reduced else total
+        return total
     return total // spec.compute_slices // 2 * 2 * profile.slices
 
 

@@ -122,7 +122,7 @@ def nvmlDeviceGetMigDeviceHandleByIndex(machine: Machine, handle: Handle, index:
     device = parent_device(machine, handle)
     board = board_of(device.gpu)
     require(board.mig, Status.NOT_SUPPORTED)
-    slots = mig_device_slots(machine, device.gpu)
+    slots = mig_device_slots(device.gpu)
     require(not device.gpu["mig_mode"] or index < len(slots), Status.INVALID_ARGUMENT)
     parts = given(slots[index] if index < len(slots) else None, Status.NOT_FOUND)
     put_pointer(found, mig_handle(device.index, *parts))

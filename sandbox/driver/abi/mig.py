@@ -40,7 +40,6 @@ def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
     """Every placement the profile could ever have, also with the mode off. The array may be null to ask the count."""
     board = board_of(parent_device(machine, handle).gpu)
     require(board.mig, Status.NOT_SUPPORTED)
-    require(machine["privileged"], Status.NO_PERMISSION)
     spec = _known(board, profile_id)
     if array:
         for position, start in enumerate(spec.starts):
@@ -63,7 +62,7 @@ def nvmlDeviceCreateGpuInstanceWithPlacement(
 @writes(HANDLE)
 def nvmlGpuInstanceDestroy(machine: Machine, handle: Handle) -> None:
     device, instance = gpu_instance(machine, handle)
-    destroy_gpu_instance(machine, device.gpu, instance)
+    destroy_gpu_instance(device.gpu, instance)
 
 
 @reads(HANDLE, UINT, OUT, OUT)
@@ -75,7 +74,6 @@ def nvmlDeviceGetGpuInstances(
     With the mode off there are none, which is no error: seen on an H100 with driver 580.
     """
     device = parent_device(machine, handle)
-    require(machine["privileged"], Status.NO_PERMISSION)
     require(board_of(device.gpu).mig, Status.NOT_SUPPORTED)
     spec = _known(board_of(device.gpu), profile_id)
     checked(array)

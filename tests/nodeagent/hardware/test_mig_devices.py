@@ -2,15 +2,17 @@
 
 import pytest
 
-from sandbox.driver.state import Quirks
 from sandbox.driver.status import Status
 from tests import faults
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig
+from tests.quirks import Quirks
 
 
 @pytest.mark.parametrize(
-    "quirks", [{}, {"compute_info_device": "mig"}, {"mig_index_gaps": True}], ids=["by-the-header", "mig", "gaps"]
+    "quirks",
+    [Quirks(), Quirks(names_mig_device=True), Quirks(mig_index_gaps=True)],
+    ids=["by-the-header", "mig", "gaps"],
 )
 def test_each_instance_is_advertised_under_its_own_mig_uuid(make_world: MakeWorld, quirks: Quirks) -> None:
     world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)), quirks=quirks)

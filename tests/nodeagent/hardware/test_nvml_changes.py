@@ -19,6 +19,7 @@ from sandbox.driver.status import Status
 from tests import faults, incidents
 from tests.builders.models import H100
 from tests.nodeagent.hardware.machine import NVML, Machine, make
+from tests.quirks import Quirks
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_of_several_full_compute_profiles_the_one_with_most_multiprocessors_is_m
     tmp_path: Path, profile: str
 ) -> None:
     undo = faults.install(
-        create(tmp_path / "m.json", [(H100, {"mig_enabled": True})], "seed", quirks={"compute_variants": True})
+        create(tmp_path / "m.json", [(H100, {"mig_enabled": True})], "seed"), Quirks(compute_variants=True)
     )
     try:
         machine, spec = Machine(tmp_path / "m.json"), H100.profile(profile)

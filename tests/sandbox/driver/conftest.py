@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from sandbox.driver import machine
-from sandbox.driver.install import install
 from sandbox.driver.machine import GpuOptions
-from sandbox.driver.state import Quirks
 from tests.builders.models import MODELS
+from tests.faults import install
+from tests.quirks import Quirks
 from tests.sandbox.driver.calls import nvml
 
 Simulate = Callable[..., Path]
@@ -37,9 +37,8 @@ def simulate(state_file: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Sim
             [(MODELS[key], GpuOptions(**options)) for key in keys],  # type: ignore[typeddict-item] # passed through
             "test",
             driver_version=driver_version,
-            quirks=quirks,
         )
-        undo.append(install(store))
+        undo.append(install(store, quirks))
         if init:
             nvml.nvmlInit()
         return state_file

@@ -1,14 +1,13 @@
 """GPU and compute instances through the real binding: the driver's refusals by case, order of destruction, handles."""
 
 import ctypes
-from typing import Literal
 
 import pytest
 
 from sandbox.driver import processes
-from sandbox.driver.store import Store
 from tests import incidents
 from tests.builders.models import MODELS
+from tests.quirks import Quirks
 from tests.sandbox.driver.calls import (
     code_of,
     compute_instances,
@@ -171,7 +170,7 @@ def test_compute_profiles(simulate: Simulate, key: str, profile_id: int, compute
 def test_compute_variants_offer_a_second_full_size_profile_with_fewer_multiprocessors(
     simulate: Simulate, profile_id: int, most: int, least: int
 ) -> None:
-    simulate("H100-80GB", mig_enabled=True, quirks={"compute_variants": True})
+    simulate("H100-80GB", mig_enabled=True, quirks=Quirks(compute_variants=True))
     instance = create_gpu_instance(gpu(), profile_id)
     offered = {profile.id: profile for profile in compute_profiles(instance)}
     assert offered[most].sliceCount == offered[least].sliceCount
@@ -180,16 +179,14 @@ def test_compute_variants_offer_a_second_full_size_profile_with_fewer_multiproce
     assert nvml.nvmlComputeInstanceGetInfo(compute).profileId == least
 
 
-@pytest.mark.parametrize("answer", ["parent", "mig"])
-def test_the_device_of_a_compute_instance_is_the_gpu_or_the_mig_device(
-    simulate: Simulate, answer: Literal["parent", "mig"]
-) -> None:
-    simulate("H100-80GB", mig_enabled=True, quirks={"compute_info_device": answer})
+@pytest.mark.parametrize("mig", [False, True])
+def test_the_device_of_a_compute_instance_is_the_gpu_or_the_mig_device(simulate: Simulate, mig: bool) -> None:
+    simulate("H100-80GB", mig_enabled=True, quirks=Quirks(names_mig_device=mig))
     made = create(gpu(), 9, (0, 4))
     instance = nvml.nvmlDeviceGetGpuInstanceById(gpu(), made.gpu_instance)
     compute = nvml.nvmlGpuInstanceGetComputeInstanceById(instance, made.compute_instance)
     uuid = nvml.nvmlDeviceGetUUID(nvml.nvmlComputeInstanceGetInfo(compute).device)
-    assert uuid == (made.uuid if answer == "mig" else nvml.nvmlDeviceGetUUID(gpu()))
+    assert uuid == (made.uuid if mig else nvml.nvmlDeviceGetUUID(gpu()))
 
 
 def test_without_quirks_the_device_of_a_compute_instance_is_the_gpu(simulate: Simulate) -> None:
@@ -199,20 +196,14 @@ def test_without_quirks_the_device_of_a_compute_instance_is_the_gpu(simulate: Si
 
 
 def test_mig_device_indexes_may_have_gaps(simulate: Simulate) -> None:
-    simulate("H100-80GB", mig_enabled=True, instances=[("3g.40gb", 0), ("3g.40gb", 4)], quirks={"mig_index_gaps": True})
+    simulate(
+        "H100-80GB", mig_enabled=True, instances=[("3g.40gb", 0), ("3g.40gb", 4)], quirks=Quirks(mig_index_gaps=True)
+    )
     assert [code_of(nvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu(), index) for index in range(5)] == [NOT_FOUND] * 5
     last = [nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(), index) for index in (5, 6)]
     assert len({nvml.nvmlDeviceGetUUID(handle) for handle in last}) == 2
     assert code_of(nvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu(), 7) == INVALID
     assert len(mig_devices(gpu())) == 2
-
-
-def test_without_privilege_nothing_is_cut(simulate: Simulate) -> None:
-    path = simulate("H100-80GB", mig_enabled=True)
-    with Store(path).writing() as machine:
-        machine["privileged"] = False
-    assert code_of(create_gpu_instance, gpu(), 19) == NO_PERMISSION
-    assert code_of(placements, gpu(), 19) == NO_PERMISSION
 
 
 def test_gpus_without_mig_say_so(simulate: Simulate) -> None:

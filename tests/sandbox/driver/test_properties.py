@@ -38,8 +38,8 @@ def test_the_hardware_stays_possible(model: GpuModel, steps: list[Step]) -> None
         if kind == 0 and gpu["gpu_instances"]:
             instance = gpu["gpu_instances"][number % len(gpu["gpu_instances"])]
             for compute in list(instance["compute_instances"]):
-                destroy_compute_instance(machine, gpu, instance, compute)
-            destroy_gpu_instance(machine, gpu, instance)
+                destroy_compute_instance(gpu, instance, compute)
+            destroy_gpu_instance(gpu, instance)
             continue
         spec = model.profiles[number % len(model.profiles)]
         start = spec.starts[(number + kind) % len(spec.starts)]

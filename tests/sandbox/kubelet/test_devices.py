@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kube.kubelet_api import deviceplugin_pb2 as api
 from sandbox.kubelet.devices import Device, DeviceTable, Holder, Holding
-from sandbox.kubelet.selection import Nothing, Refusal, Wanted, choose
+from sandbox.kubelet.selection import Refusal, Wanted, choose
 
 R = "nvidia.com/mig-1g.10gb"
 ANSWER = api.ContainerAllocateResponse()
@@ -129,7 +129,7 @@ def test_refusals(prepare: Callable[[DeviceTable], object], required: int, text:
 def test_a_running_container_needs_nothing_whatever_the_plugin_says() -> None:
     made = table()
 
-    assert made.needed(Holder("q", "c", R), 1, frozenset(), already_running=True) == Nothing()
+    assert made.needed(Holder("q", "c", R), 1, frozenset(), already_running=True) is None
 
 
 def test_what_an_ended_pod_held_is_free_only_after_a_look() -> None:

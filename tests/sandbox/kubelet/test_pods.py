@@ -32,19 +32,3 @@ def test_a_container_without_a_sleep_runs_on_and_an_init_container_ends() -> Non
     read = parse_pod(pod(init=[container("i")], containers=[container("a"), container("b", sleep=3)]))
 
     assert [each.run_seconds for each in read.containers] == [0.0, math.inf, 3.0]
-
-
-def test_scripts_come_from_annotations_and_bad_values_are_named() -> None:
-    annotations = {"unkillable-seconds": "inf", "exit-code": "3", "stop-seconds": "soon", "start-seconds": "-1"}
-    script = parse_pod(pod(annotations=annotations)).script
-
-    assert (script.unkillable_seconds, script.exit_code, script.stop_seconds, script.start_seconds) == (
-        math.inf,
-        3,
-        None,
-        None,
-    )
-    assert script.problems == (
-        'annotation sandbox.gpuplan.dev/start-seconds is "-1", not a number of at least 0; it is ignored',
-        'annotation sandbox.gpuplan.dev/stop-seconds is "soon", not a number of at least 0; it is ignored',
-    )

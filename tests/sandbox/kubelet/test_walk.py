@@ -42,12 +42,3 @@ def test_a_stopped_kubelet_still_writes_what_is_due(bench: KubeletBench) -> None
     statuses = [status["phase"] for uid, status in bench.api.statuses if uid == raw["metadata"]["uid"]]
     assert statuses[-1] == "Running"
     assert statuses == list(dict.fromkeys(statuses)), "nothing is written twice"
-
-
-def test_a_misspelt_annotation_is_reported(bench: KubeletBench) -> None:
-    bench.kubelet()
-    bench.run(pod("p", containers=[container()], annotations={"stop-seconds": "soon"}))
-
-    name, event_type, reason, message = bench.api.events[0]
-    assert (name, event_type, reason) == ("p", "Warning", "InvalidSandboxAnnotation")
-    assert '"soon"' in message

@@ -6,6 +6,7 @@ import pytest
 
 from sandbox.mps import clients
 from sandbox.nvidia_plugin.mps_daemon import DEFAULT, EXCLUSIVE_PROCESS, tell
+from tests import mps as daemons
 from tests.sandbox.kubelet.conftest import root
 from tests.sandbox.nvidia_plugin.bench import PLAIN, WHOLE, BothPrograms, mps, node, shares
 
@@ -84,7 +85,8 @@ def test_a_stop_waits_for_the_last_client_and_restores_the_modes(node: BothProgr
 
 def test_a_kill_leaves_files_and_modes(node: BothPrograms) -> None:
     node.start(mps(2))
-    node.daemon.kill()
+    node.daemon.running = False
+    daemons.kill(node.pipe())
     assert (node.mps_root / ".ready").exists()
     assert (node.pipe().parent / ".started").exists()
     assert node.modes() == {EXCLUSIVE_PROCESS}

@@ -58,17 +58,14 @@ def test_a_daemon_with_clients_is_not_ended(
     node.load(PluginConfig.of([mps(0, GPU_A), mps(0, GPU_B)]))
     eventually(lambda: len(kubelet.healthy(SLICE)) == 2, "two healthy slices")
     path = node.pipe(GPU_A) / ".sandbox-mps.json"
-    state = json.loads(path.read_text())
-    state["servers"] = {"5000": {"clients": [{"pid": 77}]}}
-    path.write_text(json.dumps(state))
+    clients.connect(node.pipe(GPU_A), 77, GPU_A)
     node.load(PluginConfig.of([mps(0, GPU_B)]))
     eventually(lambda: supervised(node).leftover == (GPU_A[:13],), "a daemon that is kept for its client")
     (node.pipe(GPU_B) / ".sandbox-mps.json").unlink()
     eventually(lambda: daemon_runs(node, GPU_B), "the daemon of the other GPU")  # checks went on meanwhile
     kept = json.loads(path.read_text())
     assert [client["pid"] for server in kept["servers"].values() for client in server["clients"]] == [77]
-    state["servers"] = {}
-    path.write_text(json.dumps(state))
+    clients.disconnect(node.pipe(GPU_A), 77)
     eventually(lambda: not path.exists(), "the end of the file")
 
 

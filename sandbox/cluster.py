@@ -28,7 +28,7 @@ from kube.errors import Conflict, NotFound
 from kube.reflector import Reflector
 from sandbox.control_plane import ControlPlane, Embedded, Role, write_kubeconfig
 from sandbox.held_pods import HeldPods
-from sandbox.kubelet.containers import ContainerRecord
+from sandbox.kubelet.runtime import ContainerRecord
 from sandbox.node import SandboxNode
 from sandbox.nvidia_plugin.node import CONFIG_MAP, NAMESPACE
 from sandbox.objects import ClusterObjects, copy_of

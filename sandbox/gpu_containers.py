@@ -14,7 +14,7 @@ from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.machine import observe
 from sandbox.driver.processes import UnknownDeviceError
 from sandbox.driver.procfs import MAJORS, capability_minor
-from sandbox.kubelet.containers import ContainerHooks, ContainerRecord
+from sandbox.kubelet.runtime import ContainerHooks, ContainerRecord
 from sandbox.mps import clients
 from sandbox.mps.clients import NoDaemonError
 

@@ -17,9 +17,8 @@ from sandbox.driver import machine, toolkit
 from sandbox.driver.procfs import proc_of
 from sandbox.gpu_containers import GpuContainers
 from sandbox.kubelet.api import ClusterApi
-from sandbox.kubelet.containers import ContainerHooks
 from sandbox.kubelet.kubelet import Kubelet
-from sandbox.kubelet.runtime import ScriptedRuntime
+from sandbox.kubelet.runtime import ContainerHooks, ScriptedRuntime
 from sandbox.kubelet.settings import Timings
 from sandbox.mps import search_path
 from sandbox.nvidia_plugin.node import NvidiaNode

@@ -5,7 +5,6 @@ server has started. Never listens.
 """
 
 import socket
-from typing import Self
 
 LOOPBACK = "127.0.0.1"
 
@@ -29,9 +28,3 @@ class HeldPort:
     def close(self) -> None:
         """Let it go; more than once is no error."""
         self._held.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -7,7 +7,7 @@ handled, in the order of `ApiServer.faults`; the first effect counts.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from aiohttp import web
 from kubernetes.client import ApiClient
@@ -70,6 +70,12 @@ class ApiServer(apiserver.ApiServer):
     def __init__(self, port: int = 0, **options: Any) -> None:
         super().__init__(port, **options)
         self.faults: list[Fault] = []
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
 
     def drop_watches(self, *, abort: bool = False) -> int:
         """End every open watch, in good order or by cutting its connection; returns how many there were."""

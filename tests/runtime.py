@@ -6,8 +6,7 @@ A pod's annotations below `sandbox.gpuplan.dev/` are the script: `start-seconds`
 
 from dataclasses import replace
 
-from sandbox.kubelet.containers import ContainerRecord, ContainerRequest
-from sandbox.kubelet.runtime import KILLED, ScriptedRuntime
+from sandbox.kubelet.runtime import KILLED, ContainerRecord, ContainerRequest, ScriptedRuntime
 
 PREFIX = "sandbox.gpuplan.dev/"
 

@@ -17,7 +17,7 @@ It refuses, or does not have:
 - controllers: ReplicaSets and StatefulSets are stored and nothing acts on them, a new node gets no not-ready taint;
 - `scale`, `ephemeralcontainers`, `resize`, `serviceaccounts/token`, logs, exec, attach, port-forward;
 - defaults that a definition gets after an object was stored: reading the object does not add them;
-- conversion webhooks (several versions of a definition share one form), CEL cost budgets and CEL type checks,
+- definitions with several versions (422), CEL cost budgets and CEL type checks,
   normalised quantities (a number becomes text, text stays as it is written), gzip.
 """
 

@@ -10,7 +10,7 @@ from sandbox.apiserver.lifecycle.context import NAMESPACES, Cluster, Target, Wri
 from sandbox.apiserver.lifecycle.create import create
 from sandbox.apiserver.lifecycle.delete import finish_namespace
 from sandbox.apiserver.objects import Obj
-from sandbox.apiserver.resources.definitions import resources_of
+from sandbox.apiserver.resources.definitions import resource_of
 from sandbox.apiserver.storage.store import ADDED, DELETED, CollectionId, Event
 
 DEFINITIONS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -56,5 +56,4 @@ def _serve(cluster: Cluster, event: Event) -> None:
             cluster.store.commit((group, plural), DELETED, key, collection.items[key].obj)
         cluster.store.drop((group, plural))
         return
-    for resource in resources_of(event.entry.obj):
-        cluster.registry.add(resource)
+    cluster.registry.add(resource_of(event.entry.obj))

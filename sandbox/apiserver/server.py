@@ -75,12 +75,6 @@ class ApiServer:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_START_SECONDS)
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_exception: object) -> None:
-        self.stop()
-
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         runner = web.AppRunner(

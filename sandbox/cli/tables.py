@@ -6,7 +6,7 @@ from typing import Any
 
 from cli.tables import WRAP_WIDTH, table
 from sandbox.gpu_containers import NO_DEVICE
-from sandbox.kubelet.containers import ContainerRecord
+from sandbox.kubelet.runtime import ContainerRecord
 from sandbox.settle import PodReport
 
 MESSAGE_WIDTH = 100

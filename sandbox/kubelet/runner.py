@@ -8,13 +8,13 @@ import time
 from dataclasses import dataclass
 
 from sandbox.cdi import CdiError
-from sandbox.kubelet.containers import ContainerRecord, ContainerRequest, ContainerState
 from sandbox.kubelet.injection import merge
 from sandbox.kubelet.lifecycle import Entry, PodRun, Step
 from sandbox.kubelet.node_status import invented_node_ip
 from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pod_status import status_of
 from sandbox.kubelet.pods import Pod
+from sandbox.kubelet.runtime import ContainerRecord, ContainerRequest, ContainerState
 from sandbox.kubelet.times import epoch_seconds
 from sandbox.kubelet.writer import ApiWriter
 

@@ -1,21 +1,74 @@
 """Runs scripted containers: without processes, but on time.
 
-Takes start and stop calls of a kubelet; keeps container records, calls its listener at
-each change, and calls the hooks of simulated hardware. It outlives its kubelet, as a real runtime does: a new kubelet
+Takes start and stop calls of a kubelet; keeps container records, calls its listener at each change, and calls the hooks
+by which simulated hardware sees processes come and go. It outlives its kubelet, as a real runtime does: a new kubelet
 on the same node finds containers that run. It has a thread of its own and never calls the API.
 """
 
 import itertools
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from sandbox.kubelet.containers import ContainerHooks, ContainerRecord, ContainerRequest, ContainerState
+from sandbox.kubelet.injection import ContainerOptions
 from sandbox.loop import Loop
 
 _KEPT_RECORDS = 2000
 KILLED, _TERMINATED = 137, 143
+
+
+class ContainerState(StrEnum):
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRequest:
+    pod_uid: str
+    namespace: str
+    pod: str
+    container: str
+    options: ContainerOptions
+    """What the container got: environment, mounts, CDI names, device nodes."""
+    device_ids: Mapping[str, tuple[str, ...]]
+    """By resource; the container's own, and for a plain init container what later ones take over."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the pod."""
+    run_seconds: float
+    exit_code: int = 0
+    start_seconds: float
+    stop_seconds: float
+    unkillable_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRecord:
+    container_id: str
+    pid: int
+    request: ContainerRequest
+    state: ContainerState
+    started_at: float | None = None
+    finished_at: float | None = None
+    """Epoch seconds."""
+    exit_code: int = 0
+    start_error: str = ""
+    """Why the container never ran: the hook refused it."""
+
+
+class ContainerHooks:
+    """Called from the runtime's thread, in the order of events of each container. These simulate no hardware."""
+
+    def container_started(self, container: ContainerRecord) -> str | None:  # noqa: ARG002 - for those that do
+        """The processes appear. A returned text is why the container cannot start; it is tried again later."""
+        return None
+
+    def container_stopped(self, container: ContainerRecord) -> None:
+        """The processes are gone. Only after a start that was not refused."""
+
+
 Listener = Callable[[ContainerRecord], None]
 
 

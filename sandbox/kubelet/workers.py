@@ -8,12 +8,12 @@ import time
 
 from sandbox.kubelet.admission import Rejection, decide
 from sandbox.kubelet.allocation import Allocator
-from sandbox.kubelet.containers import ContainerState
 from sandbox.kubelet.lifecycle import Entry
 from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pod_status import rejected_status
 from sandbox.kubelet.pods import Pod
 from sandbox.kubelet.runner import PodRunner
+from sandbox.kubelet.runtime import ContainerState
 from sandbox.kubelet.writer import ApiWriter
 
 

@@ -5,6 +5,7 @@ Pure values: `read_pod` projects a watched pod, the rest carries answers between
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from controller.api import nodes, pods
@@ -12,6 +13,10 @@ from controller.api.reading import Unreadable
 from controller.model.views import NodeView, PodView
 
 FINISHED = ("Succeeded", "Failed")
+_DECIDING = attrgetter(
+    *("priority", "requests", "tolerations", "node_selector", "node_affinity", "host_ports", "features", "claims")
+)
+"""All of a pod that decides where it fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,19 +28,8 @@ class PodRecord:
     reported: str = ""
 
     @property
-    def signature(self) -> tuple[object, ...]:
-        """All that decides where a pod fits."""
-        view = self.view
-        return (
-            view.priority,
-            view.requests,
-            view.tolerations,
-            view.node_selector,
-            view.node_affinity,
-            view.host_ports,
-            view.features,
-            view.claims,
-        )
+    def signature(self) -> object:
+        return _DECIDING(self.view)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,27 +43,21 @@ class Item:
 class Waiting:
     def __init__(self, back_off: BackOff) -> None:
         self._back_off = back_off
-        self._items: dict[str, Item] = {}
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._items
-
-    def __len__(self) -> int:
-        return len(self._items)
+        self.items: dict[str, Item] = {}
 
     def put(self, record: PodRecord) -> None:
         """A new pod, or a newer reading of a known one. One that changed in what matters is tried again at once."""
-        item = self._items.setdefault(record.view.uid, Item(record=record))
+        item = self.items.setdefault(record.view.uid, Item(record=record))
         if item.due is not None and record.signature != item.record.signature:
             item.due = 0.0
         item.record = record
 
     def forget(self, uid: str) -> None:
-        self._items.pop(uid, None)
+        self.items.pop(uid, None)
 
     def pop(self, now: float) -> Item | None:
         """The next pod to try. It is taken until `fail` or `forget`."""
-        due = (item for item in self._items.values() if item.due is not None and item.due <= now)
+        due = (item for item in self.items.values() if item.due is not None and item.due <= now)
         item = min(due, key=lambda item: item.order, default=None)
         if item is not None:
             item.due = None
@@ -71,7 +65,7 @@ class Waiting:
 
     def fail(self, item: Item, failure: Failure, now: float) -> None:
         """Set the pod aside; even if it is woken, its back-off comes first."""
-        if self._items.get(item.record.view.uid) is item:
+        if self.items.get(item.record.view.uid) is item:
             item.attempts += 1
             item.backed_off_until = now + self._back_off.after(item.attempts)
             item.failure = failure
@@ -84,7 +78,7 @@ class Waiting:
 
     def wake(self, helps: Callable[[PodRecord, Failure], bool]) -> None:
         """Retry the pods that an event helps."""
-        for item in self._items.values():
+        for item in self.items.values():
             aside = item.due is not None and item.due > item.backed_off_until
             if aside and item.failure is not None and helps(item.record, item.failure):
                 self.retry(item)

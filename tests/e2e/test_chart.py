@@ -4,6 +4,7 @@ A control plane of its own, since policies and rights are of the whole cluster. 
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -143,7 +144,7 @@ def test_a_pod_gets_its_slice_from_what_the_chart_installed(
     release: Release, programs: Binaries, folder: Path, request: pytest.FixtureRequest
 ) -> None:
     cluster, name = release.cluster, "gpu-node-1"
-    with HeldPort() as controller_port, HeldPort() as agent_port:
+    with closing(HeldPort()) as controller_port, closing(HeldPort()) as agent_port:
         release.install(values_for(folder, controller_port.number, agent_port.number))
         node = ChartNode(name, release, folder)
         request.addfinalizer(node.close)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def test_all_programs_run_from_the_image_on_a_read_only_root(
     release: Release, prefix: Path, folder: Path, request: pytest.FixtureRequest
 ) -> None:
     cluster = release.cluster
-    with HeldPort() as controller_port, HeldPort() as agent_port:
+    with closing(HeldPort()) as controller_port, closing(HeldPort()) as agent_port:
         directories = {f"{name}Dir": str(folder / name) for name in ("state", "kubelet", "mps", "cdi")}
         ports = {"controller": {"metricsPort": controller_port.number}, "agent": {"metricsPort": agent_port.number}}
         release.install({"nodes": directories, **ports})

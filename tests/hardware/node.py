@@ -19,7 +19,7 @@ from typing import Any
 import pynvml
 
 from sandbox.driver import toolkit
-from sandbox.kubelet.containers import ContainerHooks, ContainerRecord
+from sandbox.kubelet.runtime import ContainerHooks, ContainerRecord
 from sandbox.node import SandboxNode
 
 CLIENT = Path(__file__).with_name("cuda_client.py")

@@ -6,8 +6,8 @@ import pytest
 
 from sandbox.driver.machine import create, observe
 from sandbox.gpu_containers import GpuContainers
-from sandbox.kubelet.containers import ContainerRecord, ContainerRequest, ContainerState
 from sandbox.kubelet.injection import ContainerOptions, Mount
+from sandbox.kubelet.runtime import ContainerRecord, ContainerRequest, ContainerState
 from sandbox.mps.control import start
 from tests.builders.models import H100
 from tests.mps import connected

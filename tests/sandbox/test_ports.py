@@ -10,7 +10,7 @@ from sandbox.ports import LOOPBACK, HeldPort
 
 
 def test_a_server_that_asks_for_it_gets_it_and_gets_it_again() -> None:
-    with HeldPort() as held:
+    with closing(HeldPort()) as held:
         for _ in range(2):
             with HTTPServer((LOOPBACK, held.number), SimpleHTTPRequestHandler) as server:
                 assert server.server_address[1] == held.number
@@ -20,7 +20,7 @@ def test_a_server_that_asks_for_it_gets_it_and_gets_it_again() -> None:
 
 def test_who_does_not_ask_to_share_it_does_not_get_it() -> None:
     # As a client is: without SO_REUSEADDR.
-    with HeldPort() as held, socket.socket() as other, pytest.raises(OSError, match="in use"):
+    with closing(HeldPort()) as held, socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind((LOOPBACK, held.number))
 
 

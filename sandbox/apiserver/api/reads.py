@@ -4,7 +4,7 @@ Takes a request and its target, and returns a reply. A list at a version that is
 wait of a real server.
 """
 
-from sandbox.apiserver.api.representation import many, object_bytes, one
+from sandbox.apiserver.api.representation import many, one
 from sandbox.apiserver.api.requests import Reply, Request, json_reply, wants_table
 from sandbox.apiserver.api.watches import Watch, WatchOptions
 from sandbox.apiserver.errors import bad_request, forbidden_field, invalid, too_large_resource_version
@@ -22,7 +22,7 @@ def read(cluster: Cluster, request: Request, target: Target, *, bookmark_seconds
         entry = entry_of(cluster, target)
         if wants_table(request.accept):
             return json_reply(200, one(target.resource, entry.obj, _include(request), as_table=True))
-        return Reply(body=object_bytes(target.resource, entry))
+        return Reply(body=entry.encoded)
     return _list(cluster, request, target)
 
 
@@ -49,9 +49,9 @@ def _list(cluster: Cluster, request: Request, target: Target) -> Reply:
         limit=max(request.number("limit"), 0),
         continue_token=request.query.get("continue", ""),
     )
-    page = list_page(cluster.store.collection(target.resource.collection), options, cluster.store.version)
+    entries, metadata = list_page(cluster.store.collection(target.resource.collection), options, cluster.store.version)
     as_table = wants_table(request.accept)
-    return Reply(body=many(target.resource, page.entries, page.metadata, _include(request), as_table=as_table))
+    return Reply(body=many(target.resource, entries, metadata, _include(request), as_table=as_table))
 
 
 def _check_version(cluster: Cluster, request: Request) -> None:

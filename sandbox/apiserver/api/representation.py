@@ -7,7 +7,6 @@ a hundred watches share them. Must never change an object.
 from collections.abc import Iterable
 from typing import Any
 
-from sandbox.apiserver.lifecycle.context import as_served
 from sandbox.apiserver.objects import Obj, encode, meta
 from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.store import Entry
@@ -16,14 +15,9 @@ from sandbox.apiserver.tables.columns import AGE, NAME, Column
 _META_VERSION = "meta.k8s.io/v1"
 
 
-def object_bytes(resource: Resource, entry: Entry) -> bytes:
-    served = as_served(resource, entry.obj)
-    return entry.encoded if served is entry.obj else encode(served)
-
-
 def item_bytes(resource: Resource, entry: Entry) -> bytes:
     """An item of a list: those of builtin kinds do not repeat apiVersion and kind, those of custom resources do."""
-    whole = object_bytes(resource, entry)
+    whole = entry.encoded
     prefix = encode({"apiVersion": resource.api_version, "kind": resource.kind})[:-1] + b","
     if resource.custom is None and whole.startswith(prefix):
         return b"{" + whole[len(prefix) :]
@@ -42,7 +36,7 @@ def table(resource: Resource, objs: Iterable[Obj], metadata: Obj, include: str, 
         "apiVersion": _META_VERSION,
         "metadata": metadata,
         "columnDefinitions": [_definition(column) for column in columns] if with_columns else None,
-        "rows": [_row(resource, columns, obj, include) for obj in objs],
+        "rows": [_row(columns, obj, include) for obj in objs],
     }
 
 
@@ -56,10 +50,10 @@ def _definition(column: Column) -> Obj:
     }
 
 
-def _row(resource: Resource, columns: Iterable[Column], obj: Obj, include: str) -> Obj:
+def _row(columns: Iterable[Column], obj: Obj, include: str) -> Obj:
     shown: Any = None if include == "None" else partial_metadata(obj)
     if include == "Object":
-        shown = as_served(resource, obj)
+        shown = obj
     return {"cells": [column.cell(obj) for column in columns], "object": shown}
 
 
@@ -67,7 +61,7 @@ def one(resource: Resource, obj: Obj, include: str, *, as_table: bool) -> Any:
     """A single object as the answer to a read or a write."""
     if as_table:
         return table(resource, [obj], {"resourceVersion": meta(obj).get("resourceVersion", "")}, include)
-    return as_served(resource, obj)
+    return obj
 
 
 def many(resource: Resource, entries: Iterable[Entry], metadata: Obj, include: str, *, as_table: bool) -> bytes:

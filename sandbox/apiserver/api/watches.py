@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
-from sandbox.apiserver.api.representation import object_bytes, partial_metadata, table
+from sandbox.apiserver.api.representation import partial_metadata, table
 from sandbox.apiserver.errors import expired
 from sandbox.apiserver.objects import Obj, encode, meta
 from sandbox.apiserver.resources.resource import Resource
@@ -135,7 +135,7 @@ class Watch:
     def _shown(self, entry: Entry) -> bytes:
         options = self._options
         if not options.as_table:
-            return object_bytes(options.resource, entry)
+            return entry.encoded
         metadata = {"resourceVersion": str(entry.version)}
         shown = table(options.resource, [entry.obj], metadata, options.include, with_columns=self._with_columns)
         self._with_columns = False

@@ -15,9 +15,9 @@ from sandbox.apiserver.api.requests import (
 )
 from sandbox.apiserver.errors import bad_request, method_not_allowed
 from sandbox.apiserver.lifecycle.bind import bind, evict
-from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, as_served
+from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions
 from sandbox.apiserver.lifecycle.create import create
-from sandbox.apiserver.lifecycle.delete import Deletion, delete
+from sandbox.apiserver.lifecycle.delete import delete
 from sandbox.apiserver.lifecycle.patch import patch
 from sandbox.apiserver.lifecycle.update import replace
 from sandbox.apiserver.objects import Obj, meta
@@ -77,15 +77,15 @@ def _patch(cluster: Cluster, request: Request, target: Target) -> Reply:
 
 def _delete(cluster: Cluster, request: Request, target: Target) -> Reply:
     body = delete_options(request)
-    deletion = delete(cluster, target, body, dry_run=bool(request.query.get("dryRun") or body.get("dryRun")))
-    return json_reply(200, _deleted(target.resource, deletion))
+    obj, gone = delete(cluster, target, body, dry_run=bool(request.query.get("dryRun") or body.get("dryRun")))
+    return json_reply(200, _deleted(target.resource, obj, gone=gone))
 
 
-def _deleted(resource: Resource, deletion: Deletion) -> Obj:
+def _deleted(resource: Resource, obj: Obj, *, gone: bool) -> Obj:
     """Most kinds answer a Status once the object is gone; pods and what still waits answer the object."""
-    if not deletion.gone or resource.returns_deleted:
-        return as_served(resource, deletion.obj)
-    found = meta(deletion.obj)
+    if not gone or resource.returns_deleted:
+        return obj
+    found = meta(obj)
     details = {"name": found["name"], "kind": resource.plural, "uid": found["uid"]}
     if resource.group:
         details["group"] = resource.group

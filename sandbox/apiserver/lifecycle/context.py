@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from kube.timestamps import api_time
 from sandbox.apiserver.errors import not_found
-from sandbox.apiserver.objects import Obj
 from sandbox.apiserver.resources.builtin import BUILTIN
 from sandbox.apiserver.resources.resource import Registry, Resource
 from sandbox.apiserver.storage.store import Entry, Key, Store
@@ -72,10 +71,3 @@ def entry_of(cluster: Cluster, target: Target) -> Entry:
     if entry is None:
         raise not_found(target.resource, target.name)
     return entry
-
-
-def as_served(resource: Resource, obj: Obj) -> Obj:
-    """A stored object in the version of this resource."""
-    if obj.get("apiVersion") != resource.api_version:
-        return {**obj, "apiVersion": resource.api_version}
-    return obj

@@ -4,7 +4,6 @@ Takes the target and the DeleteOptions, and returns the last state and whether t
 followed (there is no garbage collector); a namespace and a CRD delete their objects with them.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -17,16 +16,8 @@ from sandbox.apiserver.resources.resource import Resource
 from sandbox.apiserver.storage.store import DELETED, MODIFIED, CollectionId, Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
-    """What a delete left behind."""
-
-    obj: Obj
-    gone: bool
-
-
-def delete(cluster: Cluster, target: Target, body: Obj, *, dry_run: bool) -> Deletion:
-    """`body` is a DeleteOptions, with the query's gracePeriodSeconds already in it."""
+def delete(cluster: Cluster, target: Target, body: Obj, *, dry_run: bool) -> tuple[Obj, bool]:
+    """The last state, and whether it is gone. `body` is a DeleteOptions, with the query's gracePeriodSeconds in it."""
     resource = target.resource
     old = entry_of(cluster, target).obj
     _check_preconditions(resource, old, body.get("preconditions") or {})
@@ -34,12 +25,12 @@ def delete(cluster: Cluster, target: Target, body: Obj, *, dry_run: bool) -> Del
     metadata = dict(meta(old))
     waits = bool(metadata.get("finalizers")) or grace > 0 or _is_namespace_with_content(cluster, target)
     if dry_run:
-        return Deletion(obj=old, gone=not waits)
+        return old, not waits
     if not waits:
         last = _without_grace(cluster, old) if _is_pod(resource) else old
-        return Deletion(obj=cluster.store.commit(resource.collection, DELETED, target.key, last), gone=True)
+        return cluster.store.commit(resource.collection, DELETED, target.key, last), True
     if metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds", 0) <= grace:
-        return Deletion(obj=old, gone=False)
+        return old, False
     if resource.numbered and not metadata.get("deletionTimestamp"):
         metadata["generation"] = metadata.get("generation", 0) + 1
     ends = cluster.clock() + timedelta(seconds=grace)
@@ -51,7 +42,7 @@ def delete(cluster: Cluster, target: Target, body: Obj, *, dry_run: bool) -> Del
     stored = cluster.store.commit(resource.collection, MODIFIED, target.key, marked)
     if resource.collection == NAMESPACES:
         _empty_namespace(cluster, target.name)
-    return Deletion(obj=stored, gone=False)
+    return stored, False
 
 
 def _check_preconditions(resource: Resource, old: Obj, wanted: dict[str, Any]) -> None:

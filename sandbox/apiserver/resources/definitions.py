@@ -1,8 +1,8 @@
 """CustomResourceDefinitions: what makes one acceptable, and the resources that it adds.
 
-Takes a CRD object and returns what is wrong with it (422), its status once accepted, and one `Resource` per served
-version. A schema that this server cannot evaluate is refused; the finer rules of acceptance are left to a real server.
-Must never touch the store.
+Takes a CRD object and returns what is wrong with it (422), its status once accepted, and the `Resource` that it adds:
+one, for it has one version here. A schema that this server cannot evaluate is refused; the finer rules of acceptance
+are left to a real server. Must never touch the store.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def established(crd: Obj, now: str) -> Obj:
             ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
         )
     ]
-    stored = [version["name"] for version in spec["versions"] if version.get("storage")]
+    stored = [version["name"] for version in spec["versions"]]
     return {**crd, "status": {"conditions": conditions, "acceptedNames": spec["names"], "storedVersions": stored}}
 
 
@@ -64,21 +64,21 @@ def check(crd: Obj) -> list[FieldError]:
     errors += [required(f"spec.names.{field}") for field in absent]
     if spec.get("scope") not in ("Cluster", "Namespaced"):
         errors.append(not_supported("spec.scope", spec.get("scope"), ("Cluster", "Namespaced")))
-    if sum(bool(version.get("storage")) for version in versions) != 1:
-        errors.append(wrong("spec.versions", versions, "must have exactly one version marked as storage version"))
-    for index, version in enumerate(versions):
-        source = (version.get("schema") or {}).get("openAPIV3Schema")
-        if source is None:
-            path = f"spec.versions[{index}].schema.openAPIV3Schema"
-            errors.append(required(path, "schemas are required"))
-        else:
-            errors += _check_schema(source)
-        for column in version.get("additionalPrinterColumns") or []:
-            try:
-                compile_path(column["jsonPath"])
-            except ValueError as error:
-                path = f"spec.versions[{index}].additionalPrinterColumns[{column['name']}].jsonPath"
-                errors.append(wrong(path, column["jsonPath"], str(error)))
+    if len(versions) != 1 or not (versions[0].get("served") and versions[0].get("storage")):
+        errors.append(wrong("spec.versions", versions, "must be one, served and stored: the sandbox converts nothing"))
+        return errors
+    (version,) = versions
+    source = (version.get("schema") or {}).get("openAPIV3Schema")
+    if source is None:
+        errors.append(required("spec.versions[0].schema.openAPIV3Schema", "schemas are required"))
+    else:
+        errors += _check_schema(source)
+    for column in version.get("additionalPrinterColumns") or []:
+        try:
+            compile_path(column["jsonPath"])
+        except ValueError as error:
+            path = f"spec.versions[0].additionalPrinterColumns[{column['name']}].jsonPath"
+            errors.append(wrong(path, column["jsonPath"], str(error)))
     return errors
 
 
@@ -113,34 +113,31 @@ def _walk(source: Any, path: str) -> Iterator[FieldError]:
         yield from _walk(source.get(word), f"{path}.{word}")
 
 
-def resources_of(crd: Obj) -> Iterator[Resource]:
-    """One resource per served version of an accepted CRD."""
+def resource_of(crd: Obj) -> Resource:
+    """What an accepted CRD adds."""
     spec = crd["spec"]
-    names = spec["names"]
-    for version in spec["versions"]:
-        if not version.get("served", False):
-            continue
-        source = version["schema"]["openAPIV3Schema"]
-        schema = _with_object_fields(compile_schema(source))
-        yield Resource(
-            group=spec["group"],
-            version=version["name"],
-            plural=names["plural"],
-            kind=names["kind"],
-            singular=names["singular"],
-            namespaced=spec["scope"] == "Namespaced",
-            short_names=tuple(names.get("shortNames") or ()),
-            categories=tuple(names.get("categories") or ()),
-            subresources=("status",) if "status" in (version.get("subresources") or {}) else (),
-            custom=CustomForm(schema=schema, rules=Rules(schema), source=source),
-            columns=columns_of(version.get("additionalPrinterColumns")),
-            selectable={
-                field["jsonPath"].lstrip("."): tuple(field["jsonPath"].lstrip(".").split("."))
-                for field in version.get("selectableFields") or []
-            },
-            numbered=True,
-            unconditional_update=False,
-        )
+    names, (version,) = spec["names"], spec["versions"]
+    source = version["schema"]["openAPIV3Schema"]
+    schema = _with_object_fields(compile_schema(source))
+    return Resource(
+        group=spec["group"],
+        version=version["name"],
+        plural=names["plural"],
+        kind=names["kind"],
+        singular=names["singular"],
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=("status",) if "status" in (version.get("subresources") or {}) else (),
+        custom=CustomForm(schema=schema, rules=Rules(schema), source=source),
+        columns=columns_of(version.get("additionalPrinterColumns")),
+        selectable={
+            field["jsonPath"].lstrip("."): tuple(field["jsonPath"].lstrip(".").split("."))
+            for field in version.get("selectableFields") or []
+        },
+        numbered=True,
+        unconditional_update=False,
+    )
 
 
 def _with_object_fields(schema: Schema) -> Schema:

@@ -27,12 +27,8 @@ class ListOptions:
     continue_token: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    entries: Sequence[Entry]
-    metadata: Obj
-
-
+Page = tuple[Sequence[Entry], Obj]
+"""Entries, and the metadata of the list."""
 Token = tuple[int, str, str]
 """Of a page: the version of the first, and namespace and name of the last object that is on an earlier page."""
 
@@ -81,4 +77,4 @@ def _collect(items: Mapping[Key, Entry], keys: Sequence[Key], options: ListOptio
             break
         found.append(entry)
         last = key
-    return Page(entries=found, metadata=metadata)
+    return found, metadata

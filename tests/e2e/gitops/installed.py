@@ -6,7 +6,7 @@ anything: the API server raises metadata.generation with each change of what peo
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def generations(cluster: RealCluster) -> dict[str, int]:
 @contextmanager
 def ports_and_values(folder: Path) -> Iterator[dict[str, Any]]:
     """Values for a node in this folder; the ports are reserved within the `with`."""
-    with HeldPort() as controller_port, HeldPort() as agent_port:
+    with closing(HeldPort()) as controller_port, closing(HeldPort()) as agent_port:
         yield values_for(folder, controller_port.number, agent_port.number)
 
 

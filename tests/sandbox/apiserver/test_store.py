@@ -50,9 +50,9 @@ def test_pages_together_are_the_first_state(
     token, later = "", iter(during)
     while True:
         options = ListOptions(limit=limit, continue_token=token)
-        page = list_page(store.collection(KIND), options, store.version)
-        collected += [(e.obj["metadata"]["name"], e.obj["metadata"]["write"]) for e in page.entries]
-        token = page.metadata.get("continue", "")
+        entries, metadata = list_page(store.collection(KIND), options, store.version)
+        collected += [(e.obj["metadata"]["name"], e.obj["metadata"]["write"]) for e in entries]
+        token = metadata.get("continue", "")
         if not token:
             break
         for name, delete in (pair for pair, _ in zip(later, range(3), strict=False)):
@@ -65,11 +65,11 @@ def test_what_is_forgotten_is_expired() -> None:
     store = Store(first_version=100, window=3)
     for number in range(10):
         write(store, f"n{number}", delete=False)
-    page = list_page(store.collection(KIND), ListOptions(limit=1), store.version)
+    _, metadata = list_page(store.collection(KIND), ListOptions(limit=1), store.version)
     for number in range(10):
         write(store, f"m{number}", delete=False)
 
-    options = ListOptions(limit=1, continue_token=page.metadata["continue"])
+    options = ListOptions(limit=1, continue_token=metadata["continue"])
     with pytest.raises(ApiError) as caught:
         list_page(store.collection(KIND), options, store.version)
 

@@ -14,7 +14,7 @@ import grpc
 from kube.kubelet_api import deviceplugin_pb2 as api
 from kube.kubelet_api import deviceplugin_pb2_grpc as services
 from kube.kubelet_api.paths import unix_target
-from sandbox.kubelet.containers import ContainerHooks, ContainerRecord
+from sandbox.kubelet.runtime import ContainerHooks, ContainerRecord
 
 DEADLINE_SECONDS = 20.0
 

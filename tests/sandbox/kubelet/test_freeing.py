@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from sandbox.kubelet.containers import ContainerState
+from sandbox.kubelet.runtime import ContainerState
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
 from tests.waiting import eventually

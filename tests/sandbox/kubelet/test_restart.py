@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.kubelet.containers import ContainerState
 from sandbox.kubelet.kubelet import Kubelet
+from sandbox.kubelet.runtime import ContainerState
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import KubeletBench, connects
 from tests.waiting import eventually

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox.kubelet.containers import ContainerRecord, ContainerRequest, ContainerState
 from sandbox.kubelet.injection import ContainerOptions
+from sandbox.kubelet.runtime import ContainerRecord, ContainerRequest, ContainerState
 from tests.runtime import RuntimeInHand
 from tests.sandbox.kubelet.fakes import RecordingHooks
 from tests.waiting import eventually

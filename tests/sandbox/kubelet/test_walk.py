@@ -1,6 +1,6 @@
 """A pod's whole way through one kubelet: admitted with a device, running, finished, and what is shown meanwhile."""
 
-from sandbox.kubelet.containers import ContainerState
+from sandbox.kubelet.runtime import ContainerState
 from tests.sandbox.kubelet.builders import container, pod
 from tests.sandbox.kubelet.conftest import KubeletBench
 from tests.waiting import eventually

@@ -46,7 +46,7 @@ def control(pipe: Path, commands: str = "", *arguments: str, **environment: str)
 @pytest.fixture(autouse=True)
 def _on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", mps.search_path(os.environ["PATH"]))
-    assert shutil.which(COMMAND) == str(mps.directory() / COMMAND)
+    assert shutil.which(COMMAND) == str(Path(mps.__file__).with_name(COMMAND))
 
 
 @pytest.fixture

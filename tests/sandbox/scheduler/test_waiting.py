@@ -38,7 +38,7 @@ def test_priority_then_creation_then_name() -> None:
     ):
         waiting.put(one)
     assert names(waiting) == ["z", "a", "b", "c"]
-    assert len(waiting) == 4
+    assert len(waiting.items) == 4
 
 
 def test_a_failed_pod_waits_until_something_helps() -> None:
@@ -86,7 +86,7 @@ def test_a_forgotten_pod_is_not_tried() -> None:
     waiting.wake(lambda *_: True)  # backing off …
     waiting.forget("c")
     assert names(waiting, 10.0) == []
-    assert len(waiting) == 0
+    assert len(waiting.items) == 0
 
 
 def test_a_successor_of_the_same_name_starts_again() -> None:

@@ -44,19 +44,21 @@ class Writes:
         with self._lock:
             if self._newest.get(key) is not write:
                 return
+        over = True
         try:
             write()
         except Unavailable as error:
+            over = False
             log.debug("%s: %s", key, error)
             self._loop.after(pauses[0], lambda: self._make(key, write, pauses[1:] or pauses))
-            return
         except (NotFound, Conflict):
             pass
         except ApiError as error:
             log.warning("%s was refused: %s", key, error)
-        with self._lock:
-            if self._newest.get(key) is write:
-                del self._newest[key]
+        finally:
+            with self._lock:
+                if over and self._newest.get(key) is write:
+                    del self._newest[key]
 
 
 class PodIdentity(Protocol):

@@ -152,7 +152,7 @@ class PodRunner:
         entry.run.starting(name, "")
         started = self._started(entry.pod, name)
         if isinstance(started, StartFailure):
-            self._start_failed(entry, name, started)
+            self._loop.post(lambda: self._start_failed(entry, name, started))  # after those that start with it
         else:
             entry.run.starting(name, started.container_id)
 

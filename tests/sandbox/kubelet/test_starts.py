@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 from kube.kubelet_api import deviceplugin_pb2 as api
+from sandbox.kubelet.runtime import ContainerState
 from tests.sandbox.kubelet.builders import MIG, Raw, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
 from tests.waiting import eventually
@@ -65,6 +66,20 @@ def test_cdi_name_that_no_specification_has_keeps_the_container_waiting(bench: K
     options = record.request.options
     assert options.env["BY"] == "cdi", "an edit is the last word on a variable"
     assert [(node.path, node.major, node.minor) for node in options.nodes] == [("/dev/x", 195, 3)]
+
+
+def test_a_container_that_cannot_start_does_not_start_another_twice(bench: KubeletBench) -> None:
+    bench.kubelet()
+    bench.plugin("MIG-0").answer = lambda ids: api.ContainerAllocateResponse(
+        cdi_devices=[api.CDIDevice(name="nvidia.com/gpu=1")]
+    )
+    raw = bench.api.add(pod(containers=[container("a", devices=1), container("b")]))
+    eventually(lambda: waiting(bench, raw)[0] == "CreateContainerError", "the first waits")
+    specify(bench, "1")
+    bench.wait_phase(raw, "Running")
+    eventually(lambda: len(bench.runtime.containers()) == 2, "both were started")
+    eventually(lambda: all(r.state is ContainerState.RUNNING for r in bench.runtime.containers()), "both run")
+    assert sorted(record.request.container for record in bench.runtime.containers()) == ["a", "b"]
 
 
 def test_answers_of_two_plugins_are_merged_and_the_pods_own_environment_wins(bench: KubeletBench) -> None:

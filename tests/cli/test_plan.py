@@ -83,6 +83,13 @@ def test_tables_are_printed_by_default(capsys: pytest.CaptureFixture[str]) -> No
     assert "2 of 2 pods placed (at most 2 could be), 1 plan to write" in out
 
 
+def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "-f", str(case("e"))]) == 0
+
+    printed = capsys.readouterr().out.rsplit(", in ", 1)[0]  # the seconds differ
+    assert f"\n```\n{printed}, in " in (EXAMPLES.parent / "docs/sandbox.md").read_text()
+
+
 def test_mps_slices_and_notes_in_the_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     files = dump(tmp_path, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})
 

@@ -136,7 +136,7 @@ def reading_of(view: PlanView) -> PlanReading:
 def touch_all(turn: Turn) -> None:
     """Have every name judged in the next turn."""
     for name in turn.state.names():
-        turn.state._noticed(name)
+        turn.state._notify(name)
 
 
 def least_ms(step: Callable[[], object], before: Callable[[], None]) -> float:

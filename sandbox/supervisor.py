@@ -13,12 +13,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sandbox.logs import tail
-
 FIRST_BACKOFF_SECONDS = 0.2
 LAST_BACKOFF_SECONDS = 5.0
 GOOD_RUN_SECONDS = 30.0
 STOP_SECONDS = 5.0
+
+
+def tail(log: Path, lines: int = 8) -> str:
+    """The end of a log file; '' where there is none yet."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
 
 
 class Child:

@@ -24,7 +24,7 @@ from sandbox.driver.compute_instances import (
     destroy_compute_instance,
 )
 from sandbox.driver.state import Machine
-from sandbox.driver.status import Refused, Status, require
+from sandbox.driver.status import Refused, Status, given, require
 
 POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 
@@ -34,9 +34,15 @@ def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
     machine: Machine, handle: Handle, index: int, engine: int, info: Address
 ) -> None:
     require(get_uint(info) == pynvml.nvmlComputeInstanceProfileInfo_v2, Status.ARGUMENT_VERSION_MISMATCH)
-    board, spec, profile = _offered(machine, handle, index, engine)
+    device, instance = gpu_instance(machine, handle)
+    require(index < pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT and engine == 0, Status.INVALID_ARGUMENT)
+    board = board_of(device.gpu)
+    spec = board.by_name(instance["profile"])
+    offered = {profile.id: profile for profile in compute_profiles(spec)}
+    profile = given(offered.get(index), Status.NOT_SUPPORTED)
     answer = struct_at(info, pynvml.c_nvmlComputeInstanceProfileInfo_v2_t)
-    _fill(answer, board, spec, profile)
+    answer.id, answer.sliceCount, answer.instanceCount = profile.id, profile.slices, profile.max_instances
+    answer.multiprocessorCount = multiprocessors(board, spec, profile)
     part = "" if profile.slices >= spec.compute_slices else f"{profile.slices}c."
     answer.name = f"MIG {part}{spec.name}"
 
@@ -89,25 +95,9 @@ def nvmlComputeInstanceGetInfo_v2(machine: Machine, handle: Handle, info: Addres
     answer.placement.start, answer.placement.size = compute["start"], compute["size"]
 
 
-def _offered(machine: Machine, handle: Handle, index: int, engine: int) -> tuple[Board, ProfileSpec, ComputeProfile]:
-    device, instance = gpu_instance(machine, handle)
-    require(index < pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT and engine == 0, Status.INVALID_ARGUMENT)
-    board = board_of(device.gpu)
-    spec = board.by_name(instance["profile"])
-    for profile in compute_profiles(spec):
-        if profile.id == index:
-            return board, spec, profile
-    raise Refused(Status.NOT_SUPPORTED)
-
-
 def multiprocessors(board: Board, spec: ProfileSpec, profile: ComputeProfile) -> int:
     """All of the GPU instance's, or a whole number of TPCs (pairs) for each slice."""
     total = board.multiprocessors_of(spec)
     if profile.slices >= spec.compute_slices:
         return total
     return total // spec.compute_slices // 2 * 2 * profile.slices
-
-
-def _fill(answer: ctypes.Structure, board: Board, spec: ProfileSpec, profile: ComputeProfile) -> None:
-    answer.id, answer.sliceCount, answer.instanceCount = profile.id, profile.slices, profile.max_instances
-    answer.multiprocessorCount = multiprocessors(board, spec, profile)

@@ -4,11 +4,10 @@ import ctypes
 
 import pynvml
 
-from partitioning.models import ProfileSpec
 from sandbox.driver.abi.handles import Handle, device_handle, gpu_instance, instance_handle, parent_device
 from sandbox.driver.abi.pointers import Address, checked, get_uint, put_pointer, put_uint, struct_at
 from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
-from sandbox.driver.boards import Board, board_of
+from sandbox.driver.boards import board_of
 from sandbox.driver.gpu_instances import create_gpu_instance, destroy_gpu_instance
 from sandbox.driver.state import Machine
 from sandbox.driver.status import Refused, Status, given, require
@@ -29,8 +28,19 @@ def nvmlDeviceGetMigMode(machine: Machine, handle: Handle, current: Address, pen
 
 @reads(HANDLE, UINT, OUT)
 def nvmlDeviceGetGpuInstanceProfileInfoV(machine: Machine, handle: Handle, index: int, info: Address) -> None:
+    """Without the counts of its engines."""
     require(get_uint(info) == PROFILE_INFO_V2, Status.ARGUMENT_VERSION_MISMATCH)
-    _fill(info, *_profile_by_index(machine, handle, index))
+    gpu = parent_device(machine, handle).gpu
+    board = board_of(gpu)
+    branch = int(machine["driver_version"].split(".")[0])
+    require(board.mig and (gpu["mig_mode"] or branch >= PROFILES_WITH_MODE_OFF), Status.NOT_SUPPORTED)
+    require(index < PROFILE_ENUM_COUNT, Status.INVALID_ARGUMENT)
+    spec = given(board.by_nvml_index(index), Status.NOT_SUPPORTED)
+    answer = struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t)
+    answer.name = f"MIG {spec.name}".encode()
+    answer.id, answer.sliceCount = spec.profile_id, spec.compute_slices
+    answer.instanceCount, answer.multiprocessorCount = spec.max_instances, board.multiprocessors_of(spec)
+    answer.memorySizeMB = board.memory_of(spec)
 
 
 @reads(HANDLE, UINT, OUT, OUT)
@@ -40,7 +50,7 @@ def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
     """Every placement the profile could ever have, also with the mode off. The array may be null to ask the count."""
     board = board_of(parent_device(machine, handle).gpu)
     require(board.mig, Status.NOT_SUPPORTED)
-    spec = _known(board, profile_id)
+    spec = given(board.by_id(profile_id), Status.INVALID_ARGUMENT)
     if array:
         for position, start in enumerate(spec.starts):
             placement = struct_at(array, pynvml.c_nvmlGpuInstancePlacement_t, position)
@@ -75,7 +85,7 @@ def nvmlDeviceGetGpuInstances(
     """
     device = parent_device(machine, handle)
     require(board_of(device.gpu).mig, Status.NOT_SUPPORTED)
-    spec = _known(board_of(device.gpu), profile_id)
+    spec = given(board_of(device.gpu).by_id(profile_id), Status.INVALID_ARGUMENT)
     checked(array)
     found = [instance for instance in device.gpu["gpu_instances"] if instance["profile"] == spec.name]
     for position, instance in enumerate(found):
@@ -101,25 +111,3 @@ def nvmlGpuInstanceGetInfo(machine: Machine, handle: Handle, info: Address) -> N
     put_pointer(info, device_handle(device.index))  # the first field
     answer.id, answer.profileId = instance["id"], board_of(device.gpu).by_name(instance["profile"]).profile_id
     answer.placement.start, answer.placement.size = instance["start"], instance["size"]
-
-
-def _profile_by_index(machine: Machine, handle: Handle, index: int) -> tuple[Board, ProfileSpec]:
-    gpu = parent_device(machine, handle).gpu
-    board = board_of(gpu)
-    branch = int(machine["driver_version"].split(".")[0])
-    require(board.mig and (gpu["mig_mode"] or branch >= PROFILES_WITH_MODE_OFF), Status.NOT_SUPPORTED)
-    require(index < PROFILE_ENUM_COUNT, Status.INVALID_ARGUMENT)
-    return board, given(board.by_nvml_index(index), Status.NOT_SUPPORTED)
-
-
-def _known(board: Board, profile_id: int) -> ProfileSpec:
-    return given(board.by_id(profile_id), Status.INVALID_ARGUMENT)
-
-
-def _fill(info: Address, board: Board, spec: ProfileSpec) -> None:
-    """Without the counts of its engines."""
-    answer = struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t)
-    answer.name = f"MIG {spec.name}".encode()
-    answer.id, answer.sliceCount = spec.profile_id, spec.compute_slices
-    answer.instanceCount, answer.multiprocessorCount = spec.max_instances, board.multiprocessors_of(spec)
-    answer.memorySizeMB = board.memory_of(spec)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sandbox.control_plane import ControlPlaneFailed
-from sandbox.logs import tail
+from sandbox.supervisor import tail
 from tests.e2e.rig.controlplane.leashed import LEASH
 
 LOOK_SECONDS = 0.1

@@ -6,6 +6,7 @@
     API ◄─ plan.spec.planned (apply) ◄──── plan_writer ◄──── PlanningResult ◄───────┴────────────────────────────┘
     API ◄─ Events, metrics, one log line ◄─ reporter ◄──────┘
     API ◄─ nominations, AgentAlive, plans ◄─ nominator, agent_liveness, plan_lifecycle: every turn
+    API ◄─ deletion of old Leases ◄─ lease_removal: every turn
     API ◄─ labels, NVIDIA's ConfigMap ◄─ node_labels, nvidia_configs: every turn
 
 Runs on one thread, and writes only while this process leads. A pass that breaks is logged with its traceback once,
@@ -20,6 +21,7 @@ from typing import Any
 
 from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.environment import Environment
+from controller.actions.lease_removal import LeaseRemoval
 from controller.actions.metrics import ErrorStage
 from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
@@ -64,6 +66,7 @@ class Parts:
     environment: Environment
     window: Batcher[str]
     plan_lifecycle: PlanLifecycle
+    lease_removal: LeaseRemoval
     agent_liveness: AgentLiveness
     node_labels: NodeLabels
     nvidia_configs: NvidiaConfigs
@@ -118,7 +121,7 @@ class Loop:
             self._began = True
             self._parts.window.add("start")
         self._step(ErrorStage.STATE, self._state.tick)
-        self._step(ErrorStage.LIFECYCLE, self._run_plan_lifecycle)
+        self._step(ErrorStage.LIFECYCLE, self._run_lifecycle)
         self._step(ErrorStage.AGENTS, self._parts.agent_liveness.run)
         self._step(ErrorStage.LABELS, self._parts.node_labels.run)
         self._step(ErrorStage.CONFIGS, self._parts.nvidia_configs.run)
@@ -136,9 +139,9 @@ class Loop:
         self._parts.pod_ways.follow()
         self._parts.reporter.follow()
 
-    def _run_plan_lifecycle(self) -> None:
+    def _run_lifecycle(self) -> None:
         self._busy = True
-        self._busy = self._parts.plan_lifecycle.run()
+        self._busy = any([self._parts.plan_lifecycle.run(), self._parts.lease_removal.run()])
 
     def _pass(self) -> None:
         self._in_pass = True

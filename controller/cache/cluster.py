@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from controller.api.plans import PlanReading
+from controller.cache.agent_leases import AgentLease, AgentLeases
 from controller.cache.bind_failures import BindFailures
 from controller.cache.informers import Informers
 from controller.cache.plans import PlanStore
@@ -59,6 +60,7 @@ class Known:
         self._plans = PlanStore(
             agent_silent_seconds=deadlines.agent_silent_seconds, under_way_seconds=deadlines.under_way_seconds
         )
+        self._leases = AgentLeases()
         self._bind_failures = BindFailures(bind_seconds=deadlines.bind_seconds)
         self._unreadable = UnreadableObjects()
         self._nodes: dict[str, NodeView] = {}
@@ -135,9 +137,9 @@ class Known:
             return self._plans.gone_for(name, self._clock())
 
     def names(self) -> set[str]:
-        """The names of all Nodes and of all readable plans."""
+        """The names of all Nodes and of all readable plans, and of Nodes whose agents have a Lease."""
         with self._lock:
-            return self._nodes.keys() | self._plans.readings.keys()
+            return self._nodes.keys() | self._plans.readings.keys() | self._leases.nodes
 
     def nodes(self) -> Mapping[str, NodeView]:
         """Every readable node."""
@@ -160,6 +162,11 @@ class Known:
             if self.node_exists(name) or name not in self._node_gone_at:
                 return 0.0
             return self._clock() - self._node_gone_at[name]
+
+    def lease(self, name: str) -> AgentLease | None:
+        """That of this Node's agent; None where there is none."""
+        with self._lock:
+            return self._leases.lease(name, self._clock())
 
     def agent_silent_for(self, name: str) -> float | None:
         """Seconds since the agent of this plan was last heard, or expected; None: heard, and alive."""

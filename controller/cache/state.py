@@ -122,6 +122,14 @@ class State(Known):
             self._refresh(node)
         self._awake.set()
 
+    def observe_lease(self, node: str, version: str | None) -> None:
+        """The Lease of a node's agent, whatever is in it; None: it is gone."""
+        with self._lock:
+            if version is None and node not in self._plans.readings:
+                self._plans.heartbeats.forget(node)
+            if self._leases.observe(node, version, self._clock()):
+                self._notify(node)
+
     def tick(self) -> None:
         """Take what the informers have brought, and let deadlines pass: of agents, GPUs, pods, Nodes that are gone."""
         with self._lock:

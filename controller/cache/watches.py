@@ -23,8 +23,8 @@ UNFINISHED = {"fieldSelector": ",".join(f"status.phase!={phase}" for phase in FI
 STALE_SECONDS = 60.0
 """Nothing is planned or written from watches that have failed for so long."""
 
-Beat = tuple[str, str]
-"""The renewTime of an agent's Lease, and why its status is refused if it is."""
+Beat = tuple[str, str, str]
+"""The renewTime of an agent's Lease, why its status is refused if it is, and the resourceVersion."""
 
 
 class Watches:
@@ -95,8 +95,11 @@ class Watches:
         return f"{reflector.path} has not been watched for {stale_seconds:.0f} s, nothing is planned until it is{why}"
 
     def _lease_changed(self, key: Key, _old: Beat | None, new: Beat | None) -> None:
-        if new is not None:  # a Lease that is deleted just ages
-            self._state.observe_heartbeat(key[1].removeprefix(agent_lease("")), *new)
+        node = key[1].removeprefix(agent_lease(""))
+        renew_time, problem, version = new or ("", "", None)
+        self._state.observe_lease(node, version)
+        if new is not None:  # the heartbeat of a Lease that is deleted just ages
+            self._state.observe_heartbeat(node, renew_time, problem)
 
 
 def read_beat(raw: dict[str, Any]) -> Beat | None:
@@ -105,4 +108,4 @@ def read_beat(raw: dict[str, Any]) -> Beat | None:
         return None
     renew_time = (raw.get("spec") or {}).get("renewTime")
     problem = (raw["metadata"].get("annotations") or {}).get(ANNOTATION_STATUS_PROBLEM, "")
-    return (str(renew_time), str(problem)) if renew_time else None
+    return (str(renew_time), str(problem), raw["metadata"]["resourceVersion"]) if renew_time else None

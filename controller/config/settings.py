@@ -117,7 +117,8 @@ class Settings(Section):
     plan_return_seconds: Seconds = 60.0
     """A deleted plan of a node that is still enabled returns, empty, after this long."""
     orphan_plan_seconds: Seconds = 3600.0
-    """A plan in which people wrote nothing is deleted when its Node is gone for this long."""
+    """A plan in which people wrote nothing is deleted when its Node is gone for this long, and the Lease of its
+    agent, when that is silent for this long."""
     operator_labels: Literal["report", "manage"] = "report"
     """The GPU Operator's labels that switch its device plugin and mig-manager off: manage, the controller sets them on
     nodes that you enable and restores what was there; report, the plan says which are missing, with the command."""

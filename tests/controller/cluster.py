@@ -15,10 +15,11 @@ from controller.api.plans import read_plan
 from controller.api.pods import read_pod
 from controller.cache.batcher import Batcher
 from controller.cache.state import State
+from controller.cache.watches import read_beat
 from controller.model.views import PlannerOptions
 from crds.definition import definition
 from crds.v1alpha1 import paths
-from crds.v1alpha1.names import AGENT_MANAGER, ANNOTATION_STATUS_PROBLEM, NAMESPACE, agent_lease
+from crds.v1alpha1.names import AGENT_MANAGER, NAMESPACE, agent_lease
 from kube import apply, clients
 from kube.leases import lease_path
 from tests.apiserver import ApiServer, Fault, Refuse
@@ -103,9 +104,11 @@ class ApiCluster:
         for raw in apply.get(self.api, paths.PODS)["items"]:
             state.observe_pod((raw["metadata"]["namespace"], raw["metadata"]["name"]), read_pod(raw))
         for raw in apply.get(self.api, lease_path(NAMESPACE))["items"]:
-            problem = raw["metadata"].get("annotations", {}).get(ANNOTATION_STATUS_PROBLEM, "")
-            name = raw["metadata"]["name"].removeprefix(agent_lease(""))
-            state.observe_heartbeat(name, raw["spec"]["renewTime"], problem)
+            if beat := read_beat(raw):
+                renew_time, problem, version = beat
+                name = raw["metadata"]["name"].removeprefix(agent_lease(""))
+                state.observe_lease(name, version)
+                state.observe_heartbeat(name, renew_time, problem)
 
     def refuse(self, method: str, part: str, code: int = 500) -> Fault:
         """Refuse requests whose path holds `part`, until the fault is removed from `server.faults`."""

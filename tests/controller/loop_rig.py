@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from controller.actions.agent_liveness import AgentLiveness
+from controller.actions.lease_removal import LeaseRemoval
 from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
 from controller.actions.nvidia_configs import NvidiaConfigs
@@ -15,6 +16,7 @@ from controller.lifetime import Lifetime
 from controller.loop import Loop, Parts
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
 from controller.model.snapshot import Snapshot
+from crds.v1alpha1.names import NAMESPACE
 from tests.builders.objects import Json
 from tests.controller.actions.recorder import Recorder
 from tests.controller.actions.writing import planned
@@ -38,6 +40,7 @@ class LoopRig:
             planner=self.plan,
             writer=writer,
             plan_lifecycle=PlanLifecycle(environment, writer, plan_return_seconds=60, orphan_plan_seconds=3600),
+            lease_removal=LeaseRemoval(environment, namespace=NAMESPACE, after_seconds=3600),
             agent_liveness=AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180),
             node_labels=NodeLabels(environment, manage_operator=False),
             nvidia_configs=NvidiaConfigs(environment, NvidiaConfigMap()),

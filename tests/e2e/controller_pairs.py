@@ -58,6 +58,14 @@ def without_our_taint(rig: PolicyRig) -> Answer:
     return answer
 
 
+def without_lease(rig: PolicyRig, name: str) -> Answer:
+    """What the controller does with the Lease of a node that is gone."""
+    apply.create(rig.admin, LEASES, lease(name))
+    answer = delete(rig.controller, f"{LEASES}/{name}")
+    apply.delete(rig.admin, f"{LEASES}/{name}")
+    return answer
+
+
 def of_controller(rule: str, keeps: Try, breaks: Try, says: str = "", policy: str = "gpuplan-controller") -> Pair:
     return Pair(policy=policy, rule=rule, keeps=keeps, breaks=breaks, says=says)
 
@@ -79,6 +87,11 @@ CONTROLLERS = [
         "may write its own Lease only",
         lambda rig: post(rig.controller, LEASES, lease(CONTROLLER)),
         lambda rig: post(rig.controller, LEASES, own_lease()),
+    ),
+    of_controller(
+        "may delete Leases of agents only",
+        lambda rig: without_lease(rig, names.agent_lease(OWN)),
+        lambda rig: without_lease(rig, names.CONTROLLER_LEASE),
     ),
     of_controller(
         "an Event must say who wrote it",

@@ -17,7 +17,7 @@ from tests.waiting import eventually
 PODS = "/api/v1/namespaces/default/pods"
 
 
-GPUS = {"silent": 1, "leaving": 1, "lossy": 2, "steady": 1, "last": 1, "full": 2}
+GPUS = {"silent": 1, "leaving": 1, "returning": 1, "lossy": 2, "steady": 1, "last": 1, "full": 2}
 
 
 class PlanVersions:

@@ -43,7 +43,7 @@ GRANTED: dict[str, dict[str, set[str]]] = {
         "pods/status": {"patch"},
         "nodes": {"get", "list", "watch", "patch"},
         "events": {"create", "patch"},
-        "leases.coordination.k8s.io": {"list", "watch", "create"},
+        "leases.coordination.k8s.io": {"list", "watch", "create", "delete"},
         **{title: {"list", "watch"} for title in READ_BY_FILTERS},
     },
     AGENT: {
@@ -258,7 +258,7 @@ def test_no_account_impersonates_another(cluster: RealCluster, node: EnabledNode
         assert call(api, "GET", path).status in (403, 404), path
 
 
-def test_the_controller_reads_and_updates_its_own_lease_only(cluster: RealCluster) -> None:
+def test_the_controller_reads_and_updates_its_own_lease_and_deletes_those_of_agents(cluster: RealCluster) -> None:
     api = fleet.controller(cluster)
     path = f"/apis/coordination.k8s.io/v1/namespaces/{names.NAMESPACE}/leases"
     for name, allowed in ((names.CONTROLLER_LEASE, True), (names.agent_lease("n1"), False)):
@@ -266,6 +266,7 @@ def test_the_controller_reads_and_updates_its_own_lease_only(cluster: RealCluste
         answer = call(api, "PUT", f"{path}/{name}", created)
         assert answer.allowed is allowed, answer.message
         assert call(api, "GET", f"{path}/{name}").allowed is allowed
+        assert call(api, "DELETE", f"{path}/{name}", dryRun="All").allowed is not allowed
         apply.delete(cluster.admin, f"{path}/{name}")
 
 

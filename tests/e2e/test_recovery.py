@@ -18,10 +18,10 @@ import pytest
 from crds.v1alpha1 import names
 from kube import apply
 from kube.reflector import Reflector
-from sandbox.cluster import Cluster
+from sandbox.cluster import Cluster, ClusterSettings
 from sandbox.driver import machine
 from tests import incidents
-from tests.e2e.real_cluster import NODES, PLANS
+from tests.e2e.real_cluster import LEASES, NODES, PLANS, call
 from tests.e2e.recovery import (
     GPUS,
     PODS,
@@ -51,7 +51,9 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 @pytest.fixture(scope="module")
 def cluster(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    found = Cluster(control_plane=RealServers(RealControlPlane(programs, directory=tmp_path_factory.mktemp("plane"))))
+    plane = RealControlPlane(programs, directory=tmp_path_factory.mktemp("plane"))
+    settings = ClusterSettings(controller={"orphanPlanSeconds": 20, "planReturnSeconds": 5})
+    found = Cluster(settings, control_plane=RealServers(plane))
     try:
         found.start([gpu_node(name, count) for name, count in GPUS.items()])
         eventually(lambda: len(found.plans()) == len(GPUS), "a plan for every node", SETTLE_SECONDS)
@@ -130,6 +132,23 @@ def test_a_deleted_node_turns_its_plan_within_seconds(cluster: Cluster, recorder
     statuses = [conditions(each)["Ready"]["status"] for each in recorder.since(began, "leaving")]
     changes = [f"{old}->{new}" for old, new in pairwise(["True", *statuses]) if old != new]
     assert changes == ["True->Unknown"]
+
+
+def test_nothing_of_a_node_that_is_gone_stays_and_it_may_return_under_its_name(cluster: Cluster) -> None:
+    left = (f"{PLANS}/returning", f"{LEASES}/{names.agent_lease('returning')}")
+
+    def found() -> set[int]:
+        return {call(cluster.api, "GET", path).status for path in left}
+
+    await_ready(cluster, "returning")
+    assert found() == {200}
+    apply.delete(cluster.api, f"{NODES}/returning")
+    eventually(lambda: found() == {404}, "plan and Lease are gone", 90)
+    cluster.create(gpu_node("returning", 1))
+    eventually(lambda: found() == {200}, "both are there again", SETTLE_SECONDS)
+    await_ready(cluster, "returning")
+    others = {lease["metadata"]["name"] for lease in apply.get(cluster.api, LEASES)["items"]}
+    assert {names.CONTROLLER_LEASE, names.agent_lease("steady")} <= others
 
 
 @pytest.mark.timeout(900)

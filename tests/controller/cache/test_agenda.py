@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.environment import Environment
+from controller.actions.lease_removal import LeaseRemoval
 from controller.actions.metrics import Metrics
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
@@ -88,7 +89,7 @@ SECONDS = (0.5, 5.0, 59.5, 60.0, 61.0, 180.0, 3600.0)
 
 
 class Judges:
-    """AgentLiveness and PlanLifecycle on one state, whose requests the test plays."""
+    """AgentLiveness, PlanLifecycle and LeaseRemoval on one state, whose requests the test plays."""
 
     def __init__(self) -> None:
         self.bench = StateBench()
@@ -108,7 +109,7 @@ class Judges:
         )
         agents = AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180)
         lifecycle = PlanLifecycle(environment, Writer(environment), plan_return_seconds=60, orphan_plan_seconds=3600)
-        return agents, lifecycle
+        return agents, lifecycle, LeaseRemoval(environment, namespace="gpuplan-system", after_seconds=180)
 
     def plan(self, name: str, kind: str) -> None:
         self.version += 1
@@ -140,6 +141,9 @@ steps = st.one_of(
     st.builds(lambda name: lambda j: j.bench.state.observe_plan(name, None), names),
     st.builds(lambda name: lambda j: j.bench.beat(name), names),
     st.builds(lambda name: lambda j: j.bench.state.observe_heartbeat(name, "problem", "no"), names),
+    st.builds(
+        lambda name, at: lambda j: j.bench.state.observe_lease(name, at), names, st.sampled_from(["1", "2", None])
+    ),
 )
 
 

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from crds.v1alpha1 import names
 from kube import apply
-from tests.builders.objects import config_map
+from tests.builders.objects import config_map, lease
 from tests.e2e.containers.conftest import left_out
 from tests.e2e.containers.lab import START_SECONDS, Lab
 from tests.e2e.containers.test_product import AGENT as AGENTS
 from tests.e2e.containers.test_product import CONTROLLER as CONTROLLERS
 from tests.e2e.containers.test_product import pod
-from tests.e2e.real_cluster import AGENT, CONTROLLER, PLANS, call, plan
+from tests.e2e.real_cluster import AGENT, CONTROLLER, LEASES, PLANS, call, plan
 from tests.e2e.rig.controlplane.granted import unused
 from tests.e2e.test_rbac import READ_BY_FILTERS, resources
 from tests.waiting import eventually
@@ -54,6 +55,7 @@ ELSEWHERE = {
     "labelSelector": {"matchLabels": {"app": "rival"}},
     "namespaceSelector": {"matchLabels": {"team": "other"}},
 }
+OLD_LEASE = lease(names.agent_lease("gone"), {"renewTime": "2026-01-01T00:00:00.000000Z"})
 VALUES = {
     "scheduler": {"config": {"name": "scheduler"}},
     "agent": {"settings": {"writeAllocatable": True}},
@@ -64,6 +66,10 @@ VALUES = {
 def titles(lab: Lab, account: str, verb: str) -> set[str]:
     """Resources on which an account has used a verb."""
     return {right.title for right in lab.rights_used() if (right.account, right.verb) == (account, verb)}
+
+
+def is_gone(lab: Lab, path: str) -> bool:
+    return call(lab.cluster.admin, "GET", path).status == 404
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +116,12 @@ def test_with_write_allocatable_the_agent_writes_what_the_node_has(lab: Lab) -> 
     assert "nodes/status" in titles(lab, AGENT, "patch")
 
 
-def test_a_plan_without_a_node_is_deleted(lab: Lab) -> None:
+def test_a_plan_and_a_lease_without_a_node_are_deleted(lab: Lab) -> None:
     apply.create(lab.cluster.admin, PLANS, plan("gone"))
+    apply.create(lab.cluster.admin, LEASES, OLD_LEASE)
 
-    eventually(lambda: call(lab.cluster.admin, "GET", f"{PLANS}/gone").status == 404, "it is deleted", seen=lab.report)
+    eventually(lambda: is_gone(lab, f"{PLANS}/gone"), "the plan is deleted", seen=lab.report)
+    eventually(lambda: is_gone(lab, f"{LEASES}/{names.agent_lease('gone')}"), "the Lease is deleted", seen=lab.report)
 
 
 def test_an_event_that_the_controller_before_has_written_is_renewed(lab: Lab) -> None:

@@ -4,7 +4,7 @@ Takes raw Nodes, returns frozen readings. An absent resource, `0` and `n/0` are 
 key of a resource that it once had. Writes nothing; `taint` does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -53,7 +53,7 @@ class ObservedNode:
     driver_unloads: str = ""
     """The label by which the operator announces that it unloads the driver."""
     reported_at: int = 0
-    """When the kubelet last wrote the status, in seconds of this node's clock; 0: not known."""
+    """When the kubelet last wrote the status, in seconds of this node's clock; 0: not known, or it is silent."""
     container_runtime: str = ""
     """Name and version, as `containerd://2.2.9`."""
     kubelet_version: str = ""
@@ -98,9 +98,11 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
 
 def _reported_at(status: Mapping[str, Any]) -> int:
     """It writes the status when something in it has changed, and every few minutes."""
-    conditions = status.get("conditions") or ()
-    found = [condition.get("lastHeartbeatTime") for condition in conditions if condition.get("type") == "Ready"]
-    return int(datetime.fromisoformat(found[0]).timestamp()) if found and found[0] else 0
+    conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
+    ready = next((each for each in conditions if each.get("type") == "Ready"), {})
+    # Unknown is the node controller's word for a kubelet that is silent, with a time that may be of its own making.
+    known = ready.get("lastHeartbeatTime") if ready.get("status") != "Unknown" else None
+    return int(datetime.fromisoformat(known).timestamp()) if known else 0
 
 
 def _amounts(raw: Mapping[str, Any] | None) -> dict[str, int]:

@@ -19,7 +19,14 @@ def node(version: str = "1", **ready: Any) -> ObservedNode:
 
 
 @pytest.mark.parametrize(
-    ("ready", "seconds"), [({"lastHeartbeatTime": WRITTEN}, 1767225610), ({"lastHeartbeatTime": None}, 0), ({}, 0)]
+    ("ready", "seconds"),
+    [
+        ({"lastHeartbeatTime": WRITTEN, "status": "True"}, 1767225610),
+        ({"lastHeartbeatTime": WRITTEN, "status": "False"}, 1767225610),
+        ({"lastHeartbeatTime": WRITTEN, "status": "Unknown"}, 0),
+        ({"lastHeartbeatTime": None, "status": "True"}, 0),
+        ({}, 0),
+    ],
 )
 def test_the_kubelet_s_last_write_is_that_of_the_ready_condition(ready: dict[str, Any], seconds: int) -> None:
     assert node(**ready).reported_at == seconds

@@ -83,7 +83,11 @@ def test_tables_are_printed_by_default(capsys: pytest.CaptureFixture[str]) -> No
     assert "2 of 2 pods placed (at most 2 could be), 1 plan to write" in out
 
 
-def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_shows_what_a_wide_terminal_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
     assert main(["plan", "-f", str(case("e"))]) == 0
 
     printed = capsys.readouterr().out.rsplit(", in ", 1)[0]  # the seconds differ

@@ -2,7 +2,8 @@
 
 pytest's option --hypothesis-profile chooses. The first two draw the same examples in each run, so that a failure is the
 change's own; `explore` draws others each time. No deadline per example: the machine may be busy. Also what all tests
-share: a collection of tests that the garbage collector does not slow down, no fsync, and logging as it was before.
+share: a collection of tests that the garbage collector does not slow down, folders in memory, no fsync, and logging as
+it was before.
 """
 
 import gc
@@ -12,6 +13,11 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests import folders
+
+if not {"GPUPLAN_E2E", "GPUPLAN_HARDWARE"} & os.environ.keys():
+    folders.use_memory()
 
 settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)
 settings.register_profile("thorough", max_examples=100, deadline=None, derandomize=True)

@@ -18,6 +18,7 @@ from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_m
 from nodeagent.mps.daemons import DaemonTiming
 from nodeagent.mps.supervisor import MpsSupervisor
 from sandbox.mps import search_path
+from tests import folders
 from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
@@ -66,7 +67,7 @@ class PluginNode:
 
 @pytest.fixture
 def node() -> Iterator[PluginNode]:
-    root = Path(tempfile.mkdtemp(prefix="gp", dir="/tmp"))  # sockets lie below: 107 bytes in all
+    root = Path(tempfile.mkdtemp(prefix="gp", dir=folders.short()))  # sockets lie below: 107 bytes in all
     yield PluginNode(root)
     shutil.rmtree(root)
 

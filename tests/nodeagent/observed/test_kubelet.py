@@ -11,6 +11,7 @@ import pytest
 
 from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.observed.kubelet import CheckpointEntry, Kubelet
+from tests import folders
 from tests.clock import Clock
 from tests.nodeagent.halves import THREE
 
@@ -81,7 +82,7 @@ SHARES = (
 def test_processes_are_shared_where_the_kubelets_is_visible(around: list[str], seen: str) -> None:
     if around and subprocess.run([*around, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may make no PID namespace")
-    with tempfile.TemporaryDirectory(prefix="gp", dir="/tmp") as root:  # a socket's path has 107 bytes at most
+    with tempfile.TemporaryDirectory(prefix="gp", dir=folders.short()) as root:  # a socket's path has 107 bytes at most
         path = KubeletPaths(Path(root)).pod_resources_socket
         path.parent.mkdir(parents=True)
         with socket.socket(socket.AF_UNIX) as kubelet:

@@ -10,6 +10,7 @@ from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply, clients
 from kube.errors import NotFound
+from tests import folders
 from tests.apiserver import ApiServer
 from tests.nodeagent.real_node import NODE, PLAN, PODS, AgentNode
 
@@ -34,7 +35,7 @@ def node(server: ApiServer) -> Iterator[AgentNode]:
     status = {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "status": status}
     apply.create(api, "/api/v1/nodes", body)
-    with tempfile.TemporaryDirectory(prefix="ga-", dir="/tmp") as directory:  # unix sockets want short paths
+    with tempfile.TemporaryDirectory(prefix="ga-", dir=folders.short()) as directory:  # unix sockets want short paths
         found = AgentNode(Path(directory), server)
         yield found
         found.stop()

@@ -16,6 +16,7 @@ from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.settings import Timings
+from tests import folders
 from tests.runtime import RuntimeInHand
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.fake_api import FakeClusterApi
@@ -142,7 +143,7 @@ def connects(path: Path) -> bool:
 @pytest.fixture
 def root() -> Iterator[Path]:
     """A unix socket's path has room for 107 bytes, and pytest's own folders are longer than one thinks."""
-    folder = Path(tempfile.mkdtemp(prefix="gp", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="gp", dir=folders.short()))
     yield folder
     shutil.rmtree(folder)
 

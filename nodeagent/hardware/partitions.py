@@ -7,7 +7,7 @@ pods were observed to hold. Decides nothing.
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
@@ -17,6 +17,7 @@ from partitioning.resources import WHOLE, classify, mig_resource
 
 _REPLICA_ID = re.compile(r"GPU-[0-9a-f-]+::(?P<number>\d+)")
 _SLICE_ID = re.compile(r"(?P<gpu>GPU-[0-9a-f-]+)::(?P<size>[1-9]\d*)(?P<unit>gb|gib)::(?P<number>\d+)")
+_DEVICE_FIELDS = tuple(field.name for field in fields(Device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Partition(Device):
     @property
     def device(self) -> Device:
         """Its entry in the device plugin's config."""
-        return Device(**{field.name: getattr(self, field.name) for field in fields(Device)})
+        return Device(**{name: getattr(self, name) for name in _DEVICE_FIELDS})
 
 
 def concerns_gpus(resource: str, device_id: str) -> bool:
@@ -124,20 +125,24 @@ def mig_partition(gpu: ObservedGpu, instance: GpuInstance) -> Partition | None:
 
 def existing(gpu: ObservedGpu, config: PluginConfig, held: Iterable[str]) -> tuple[Partition, ...]:
     """Everything on one GPU that a pod holds or could hold, sorted by place, then id."""
-    recorded = [Partition(**asdict(device)) for device in config.devices if device.gpu == gpu.uuid]
+    recorded = [device for device in config.devices if device.gpu == gpu.uuid]
     if gpu.problem:
         # It cannot be read now: what was advertised of it before is all we know.
-        found = recorded
+        found = [_of_device(device) for device in recorded]
     elif gpu.mig_enabled:
         found = [partition for instance in gpu.instances if (partition := mig_partition(gpu, instance))]
     else:
-        by_id = {partition.id: partition for partition in recorded if partition.kind is not DeviceKind.MIG}
+        by_id = {device.id: _of_device(device) for device in recorded if device.kind is not DeviceKind.MIG}
         for device_id in [*config.withdrawn, *held]:
             partition = _of_id(gpu, device_id)
             if partition is not None:
                 by_id.setdefault(device_id, partition)
         found = list(by_id.values())
     return tuple(sorted(found, key=lambda partition: partition.rank))
+
+
+def _of_device(device: Device) -> Partition:
+    return Partition(**{name: getattr(device, name) for name in _DEVICE_FIELDS})
 
 
 def _of_id(gpu: ObservedGpu, device_id: str) -> Partition | None:

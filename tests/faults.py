@@ -42,8 +42,7 @@ class FaultyLibrary(Library):
             if fault.function == export.function.__name__ and fault.times and self._is_on(fault.gpu, arguments):
                 fault.times -= 1
                 return fault.status
-        with self.store.reading() as machine:
-            arguments = self.quirks.asked(machine, export, arguments)
+        arguments = self.quirks.asked(self.store.read(), export, arguments)
         status = super().call(export, arguments)
         if status is Status.SUCCESS:
             self.quirks.answered(export, arguments)
@@ -53,8 +52,7 @@ class FaultyLibrary(Library):
         """A function that fails on one GPU takes a handle of it first."""
         if gpu is None:
             return True
-        with self.store.reading() as machine:
-            return machine["gpus"][decode(arguments[0]).gpu]["uuid"] == gpu
+        return self.store.read()["gpus"][decode(arguments[0]).gpu]["uuid"] == gpu
 
 
 def install(store: Store, quirks: Quirks | None = None) -> Callable[[], None]:

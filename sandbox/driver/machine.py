@@ -63,8 +63,7 @@ def create_state(
 
 def observe(path: Path | str) -> Machine:
     """The whole state, for tests and for people."""
-    with Store(path).reading() as state:
-        return state
+    return Store(path).read()
 
 
 def _gpu(board: Board, options: GpuOptions, index: int, serial: int) -> GpuState:

@@ -51,6 +51,6 @@ def require(condition: object, status: Status) -> None:
 
 def given(value: Value | None, status: Status) -> Value:
     """Refuse with this code where there is no value, or a null pointer."""
-    require(value, status)
-    assert value is not None
+    if not value:
+        raise Refused(status)
     return value

@@ -22,6 +22,7 @@ from sandbox.driver.state import FORMAT, Machine
 class Store:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self._name = str(path)
         self._lock_path = self.path.with_name(self.path.name + ".lock")
         self._thread_lock = threading.Lock()
         self._seen: _Seen | None = None
@@ -31,10 +32,12 @@ class Store:
         with self._locked():
             self._save(state)
 
-    @contextmanager
-    def reading(self) -> Iterator[Machine]:
+    def read(self) -> Machine:
         """The state as it is. The caller must not change it."""
-        yield self._load()
+        seen = self._seen
+        if seen is None or not seen.is_file(os.stat(self._name)):
+            self._seen = seen = _Seen(self.path)
+        return seen.state
 
     @contextmanager
     def writing(self) -> Iterator[Machine]:
@@ -53,12 +56,6 @@ class Store:
                 yield
             finally:
                 os.close(descriptor)
-
-    def _load(self) -> Machine:
-        seen = self._seen
-        if seen is None or not seen.is_file(self.path.stat()):
-            self._seen = seen = _Seen(self.path)
-        return seen.state
 
     def _save(self, state: Machine) -> None:
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")

@@ -24,8 +24,7 @@ class Library:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._initialised = 0
-        with store.reading() as machine:
-            self._version = machine["driver_version"]
+        self._version = store.read()["driver_version"]
         self._texts = {int(code): ctypes.create_string_buffer(code.text.encode()) for code in Status}
         self._callbacks: list[object] = []  # C code holds their addresses only
         self._symbols = {
@@ -66,11 +65,14 @@ class Library:
         """Make one call on the machine; raises Refused."""
         if not self._initialised and export.initialises <= 0:
             return Status.UNINITIALIZED
-        with self.store.reading() as machine:
-            # A process keeps the library it has loaded; the kernel driver refuses one of another version.
-            if machine["driver_version"] != self._version:
-                return Status.LIB_RM_VERSION_MISMATCH
-        with self.store.writing() if export.writes else self.store.reading() as machine:
+        machine = self.store.read()
+        # A process keeps the library it has loaded; the kernel driver refuses one of another version.
+        if machine["driver_version"] != self._version:
+            return Status.LIB_RM_VERSION_MISMATCH
+        if export.writes:
+            with self.store.writing() as copy:
+                export.function(copy, *arguments)
+        else:
             export.function(machine, *arguments)
         self._initialised += export.initialises
         return Status.SUCCESS

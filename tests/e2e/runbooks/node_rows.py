@@ -16,8 +16,7 @@ SLICE = "nvidia.com/mig-1g.10gb"
 def _machine(stage: Stage, node: str) -> tuple[str, str]:
     """The file of its hardware, and its GPU."""
     path = stage.cluster.nodes[node].machine
-    with Store(path).reading() as machine:
-        return str(path), str(machine["gpus"][0]["uuid"])
+    return str(path), str(Store(path).read()["gpus"][0]["uuid"])
 
 
 def _lose(stage: Stage) -> None:

@@ -23,5 +23,4 @@ def test_the_driver_may_be_missing(simulate: Simulate) -> None:
     path = simulate("H100-80GB", init=False)
     incidents.set_driver_loaded(path, False)
     assert code_of(nvml.nvmlInit) == nvml.NVML_ERROR_DRIVER_NOT_LOADED
-    with Store(path).reading() as machine:
-        assert machine["driver_loaded"] is False
+    assert Store(path).read()["driver_loaded"] is False

@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +65,21 @@ def mps_paths() -> set[Path]:
 
 
 @pytest.mark.parametrize(
-    ("name", "paths", "least"),
+    ("name", "paths_of", "least"),
     [
         (
             "gpuplan-agent",
-            agent_paths(),
+            agent_paths,
             {"device-plugins", "kubelet_internal_checkpoint", "pod-resources/kubelet.sock"},
         ),
-        ("gpuplan-device-plugin", plugin_paths(), {"device-plugins/kubelet.sock", "pod-resources/kubelet.sock"}),
-        ("gpuplan-mps", mps_paths(), {"gpuplan", "mps"}),
+        ("gpuplan-device-plugin", plugin_paths, {"device-plugins/kubelet.sock", "pod-resources/kubelet.sock"}),
+        ("gpuplan-mps", mps_paths, {"gpuplan", "mps"}),
     ],
 )
-def test_every_path_that_a_program_uses_is_mounted(name: str, paths: set[Path], least: set[str]) -> None:
+def test_every_path_that_a_program_uses_is_mounted(
+    name: str, paths_of: Callable[[], set[Path]], least: set[str]
+) -> None:
+    paths = paths_of()
     assert all(any(str(path).endswith(end) for path in paths) for end in least), "the search of the code finds nothing"
     mounts = [Path(mount["mountPath"]) for mount in container(name)["volumeMounts"]]
     assert [str(path) for path in sorted(paths) if not any(path.is_relative_to(mount) for mount in mounts)] == []

@@ -64,7 +64,11 @@ def test_tables_know_only_what_is_allowed(model: GpuModel) -> None:
     check()
 
 
-@given(geometries_of(A100), st.sampled_from(every_layout(A100)), st.sampled_from(every_layout(A100)), st.data())
+LAYOUTS = st.deferred(lambda: st.sampled_from(every_layout(A100)))
+GEOMETRIES = st.deferred(lambda: geometries_of(A100))
+
+
+@given(GEOMETRIES, LAYOUTS, LAYOUTS, st.data())
 def test_packing_is_exact_within_what_is_allowed(
     geometries: tuple[Geometry, ...], pinned: Layout, other: Layout, data: st.DataObject
 ) -> None:

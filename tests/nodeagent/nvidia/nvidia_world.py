@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -53,6 +54,8 @@ class NvidiaWorld(World):
         """When the plugin began to serve, on this world's clock and on the disk's."""
         self._reported = 0.0
         """When the kubelet last wrote the Node."""
+        self._projected: dict[Path, dict[str, str]] = {}
+        """By folder, what was written there last."""
         self._serial = itertools.count(1)
         super().__init__(path, gpus)
         self.start("plugin")
@@ -82,8 +85,10 @@ class NvidiaWorld(World):
     def project(self, part: str) -> None:
         folder = self._volumes(part) / "kubernetes.io~configmap" / "available-configs" / "..data"
         folder.mkdir(parents=True, exist_ok=True)
-        for key, text in self.config_map.items():
-            (folder / key).write_text(text)
+        if self._projected.get(folder) != self.config_map:
+            self._projected[folder] = dict(self.config_map)
+            for key, text in self.config_map.items():
+                (folder / key).write_text(text)
 
     def choose(self, part: str, key: str) -> bool:
         """Switch the link; False where it is right already."""
@@ -155,10 +160,7 @@ class NvidiaWorld(World):
             started.touch()
 
     def _read(self, key: str) -> NodeConfig:
-        mps = (yaml.safe_load(self.config_map[key]).get("sharing") or {}).get("mps")
-        if not mps:
-            return NodeConfig()
-        return NodeConfig(replicas=mps["resources"][0]["replicas"], renamed=mps.get("renameByDefault", False))
+        return _understood(self.config_map[key])
 
     def _volumes(self, part: str) -> Path:
         return self.root / "pods" / self.uids[part] / "volumes"
@@ -262,3 +264,12 @@ class NvidiaWorld(World):
 
 def _utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
+
+
+@cache
+def _understood(text: str) -> NodeConfig:
+    """What NVIDIA's plugin does with a config; each step reads the same few again."""
+    mps = (yaml.safe_load(text).get("sharing") or {}).get("mps")
+    if not mps:
+        return NodeConfig()
+    return NodeConfig(replicas=mps["resources"][0]["replicas"], renamed=mps.get("renameByDefault", False))

@@ -49,7 +49,7 @@ def api_client(kubeconfig: Path) -> Iterator[client.ApiClient]:
 
 
 @pytest.fixture(scope="module")
-def core(api_client: client.ApiClient) -> client.CoreV1Api:
+def core(api_client: client.ApiClient) -> "client.CoreV1Api":  # quoted: the name alone imports every model
     return client.CoreV1Api(api_client)
 
 

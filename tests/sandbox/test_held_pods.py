@@ -22,9 +22,8 @@ def pod(name: str, node: str = "n1") -> dict[str, Any]:
 
 @pytest.fixture
 def api() -> Iterator[ApiClient]:
-    server = ApiServer().start()
-    yield clients.for_url(server.url)
-    server.stop()
+    with ApiServer() as server:
+        yield clients.for_url(server.url)
 
 
 def test_they_wait_for_their_node_and_say_what_it_lacks(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,9 +61,8 @@ def test_what_a_pod_needs(pending: PodView, profile: FilterProfile, kinds: set[K
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
-    server = ApiServer().start()
-    yield server
-    server.stop()
+    with ApiServer() as server:
+        yield server
 
 
 @pytest.fixture

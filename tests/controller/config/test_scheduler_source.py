@@ -33,9 +33,8 @@ PLACE = {"name": "kube-scheduler", "namespace": "default"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
-    server = ApiServer().start()
-    yield server
-    server.stop()
+    with ApiServer() as server:
+        yield server
 
 
 def create(server: ApiServer, name: str, data: dict[str, str]) -> None:

@@ -27,10 +27,8 @@ FOREIGN = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
-    found = ApiServer()
-    found.start()
-    yield found
-    found.stop()
+    with ApiServer() as found:
+        yield found
 
 
 @pytest.fixture

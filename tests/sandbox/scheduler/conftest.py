@@ -11,10 +11,8 @@ from tests.sandbox.scheduler.cluster import ScheduledCluster, scheduling
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    server = ApiServer()
-    server.start()
-    yield server
-    server.stop()
+    with ApiServer() as found:
+        yield found
 
 
 @pytest.fixture

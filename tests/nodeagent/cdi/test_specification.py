@@ -43,7 +43,7 @@ FILES = {
 }
 
 
-def node(path: str, major: int, minor: int) -> dict[str, object]:
+def device_node(path: str, major: int, minor: int) -> dict[str, object]:
     return {"path": path, "type": "c", "major": major, "minor": minor, "permissions": "rw"}
 
 
@@ -59,21 +59,21 @@ def specification(*devices: Device) -> Specification:
 def test_mig_device_has_the_nodes_of_its_gpu_and_of_both_its_instances() -> None:
     assert device_edits(MIG, GPU, NUMBERS, None) == {
         "deviceNodes": [
-            node("/dev/nvidia2", 195, 2),
-            node("/dev/nvidia-caps/nvidia-cap354", 511, 354),
-            node("/dev/nvidia-caps/nvidia-cap355", 511, 355),
+            device_node("/dev/nvidia2", 195, 2),
+            device_node("/dev/nvidia-caps/nvidia-cap354", 511, 354),
+            device_node("/dev/nvidia-caps/nvidia-cap355", 511, 355),
         ]
     }
 
 
 def test_whole_gpu_has_its_own_node_only() -> None:
-    assert device_edits(WHOLE, GPU, NUMBERS, None) == {"deviceNodes": [node("/dev/nvidia2", 195, 2)]}
+    assert device_edits(WHOLE, GPU, NUMBERS, None) == {"deviceNodes": [device_node("/dev/nvidia2", 195, 2)]}
 
 
 def test_mps_slice_has_its_gpu_its_limits_and_its_daemons_directory() -> None:
     edits = device_edits(SLICE, GPU, NUMBERS, MPS_ROOT)
     assert not isinstance(edits, str)
-    assert edits["deviceNodes"] == [node("/dev/nvidia2", 195, 2)]
+    assert edits["deviceNodes"] == [device_node("/dev/nvidia2", 195, 2)]
     assert edits["env"] == [
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=9536M",
@@ -100,10 +100,10 @@ def test_common_edits_name_control_nodes_by_number_and_keep_nvidias_runtime_out(
     assert edits["hooks"] == FILES["hooks"]
     assert edits["deviceNodes"] == [
         {"path": "/dev/other", "type": "c", "major": 9, "minor": 1},
-        node("/dev/nvidiactl", 195, 255),
-        node("/dev/nvidia-modeset", 195, 254),
-        node("/dev/nvidia-uvm", 510, 0),
-        node("/dev/nvidia-uvm-tools", 510, 1),
+        device_node("/dev/nvidiactl", 195, 255),
+        device_node("/dev/nvidia-modeset", 195, 254),
+        device_node("/dev/nvidia-uvm", 510, 0),
+        device_node("/dev/nvidia-uvm-tools", 510, 1),
     ]
     assert common_edits(edits, NUMBERS) == edits
 

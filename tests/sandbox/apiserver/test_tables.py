@@ -92,28 +92,28 @@ def test_without_printer_columns_there_is_the_age() -> None:
     assert [column.name for column in columns_of(None)] == ["Name", "Age"]
 
 
-def container(name: str, **state: Any) -> dict[str, Any]:
+def container_status(name: str, **state: Any) -> dict[str, Any]:
     return {"name": name, "ready": "running" in state, "restartCount": 0, "state": state}
 
 
-RUNNING = container("a", running={})
+RUNNING = container_status("a", running={})
 POD_CASES = [
     pytest.param({"phase": "Pending"}, {}, ("0/2", "Pending", "0"), id="pending"),
     pytest.param({"phase": "Running", "containerStatuses": [RUNNING]}, {}, ("1/2", "Running", "0"), id="running"),
     pytest.param(
-        {"phase": "Pending", "containerStatuses": [container("a", waiting={"reason": "ImagePullBackOff"})]},
+        {"phase": "Pending", "containerStatuses": [container_status("a", waiting={"reason": "ImagePullBackOff"})]},
         {},
         ("0/2", "ImagePullBackOff", "0"),
         id="waiting",
     ),
     pytest.param(
-        {"phase": "Succeeded", "containerStatuses": [container("a", terminated={"reason": "Completed"})]},
+        {"phase": "Succeeded", "containerStatuses": [container_status("a", terminated={"reason": "Completed"})]},
         {},
         ("0/2", "Completed", "0"),
         id="completed",
     ),
     pytest.param(
-        {"phase": "Failed", "containerStatuses": [container("a", terminated={"exitCode": 3})]},
+        {"phase": "Failed", "containerStatuses": [container_status("a", terminated={"exitCode": 3})]},
         {},
         ("0/2", "ExitCode:3", "0"),
         id="exit code",
@@ -125,13 +125,16 @@ POD_CASES = [
         id="rejected",
     ),
     pytest.param(
-        {"phase": "Pending", "initContainerStatuses": [container("i", running={})]},
+        {"phase": "Pending", "initContainerStatuses": [container_status("i", running={})]},
         {},
         ("0/2", "Init:0/1", "0"),
         id="initializing",
     ),
     pytest.param(
-        {"phase": "Pending", "initContainerStatuses": [container("i", terminated={"exitCode": 1, "reason": "Error"})]},
+        {
+            "phase": "Pending",
+            "initContainerStatuses": [container_status("i", terminated={"exitCode": 1, "reason": "Error"})],
+        },
         {},
         ("0/2", "Init:Error", "0"),
         id="init failed",

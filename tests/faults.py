@@ -42,7 +42,7 @@ class FaultyLibrary(Library):
             if fault.function == export.function.__name__ and fault.times and self._is_on(fault.gpu, arguments):
                 fault.times -= 1
                 return fault.status
-        arguments = self.quirks.asked(self.store.read(), export, arguments)
+        arguments = self.quirks.asked(self.store, export, arguments)
         status = super().call(export, arguments)
         if status is Status.SUCCESS:
             self.quirks.answered(export, arguments)

@@ -15,7 +15,7 @@ from sandbox.driver.abi.pointers import put_pointer
 from sandbox.driver.abi.registry import Export
 from sandbox.driver.boards import Board
 from sandbox.driver.compute_instances import ComputeProfile, mig_device_slots, mig_devices
-from sandbox.driver.state import Machine
+from sandbox.driver.store import Store
 
 REDUCED = {7: ComputeProfile(id=0, slices=1, starts=(0,)), 4: ComputeProfile(id=8, slices=7, starts=(0,))}
 """Further profiles of full size, by the id of the profile that they vary: one is listed before its better twin, one
@@ -53,12 +53,12 @@ class Quirks:
         put(offered, fewer)
         return lambda: put(plain, multiprocessors)
 
-    def asked(self, machine: Machine, export: Export, arguments: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    def asked(self, store: Store, export: Export, arguments: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """What the driver is asked in place of this."""
         handle, *rest = arguments or (None,)
         if not self.mig_index_gaps or export.function.__name__ != "nvmlDeviceGetMigDeviceHandleByIndex":
             return arguments
-        gpu = machine["gpus"][decode(handle).gpu]
+        gpu = store.read()["gpus"][decode(handle).gpu]
         there, most = len(mig_devices(gpu)), len(mig_device_slots(gpu))
         index = rest[0] or 0
         return (handle, (index + there) % most if index < most else index, *rest[1:])

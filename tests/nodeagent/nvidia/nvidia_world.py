@@ -54,8 +54,8 @@ class NvidiaWorld(World):
         """When the plugin began to serve, on this world's clock and on the disk's."""
         self._reported = 0.0
         """When the kubelet last wrote the Node."""
-        self._projected: dict[Path, dict[str, str]] = {}
-        """By folder, what was written there last."""
+        self._projected: dict[str, dict[str, str]] = {}
+        """By the pod's uid, what its files have."""
         self._serial = itertools.count(1)
         super().__init__(path, gpus)
         self.start("plugin")
@@ -83,19 +83,21 @@ class NvidiaWorld(World):
         self.kubelet.known.discard(("nvidia", part))
 
     def project(self, part: str) -> None:
+        uid = self.uids[part]
+        if self._projected.get(uid) == self.config_map:
+            return
+        self._projected[uid] = dict(self.config_map)
         folder = self._volumes(part) / "kubernetes.io~configmap" / "available-configs" / "..data"
         folder.mkdir(parents=True, exist_ok=True)
-        if self._projected.get(folder) != self.config_map:
-            self._projected[folder] = dict(self.config_map)
-            for key, text in self.config_map.items():
-                (folder / key).write_text(text)
+        for key, text in self.config_map.items():
+            (folder / key).write_text(text)
 
     def choose(self, part: str, key: str) -> bool:
         """Switch the link; False where it is right already."""
         link = self._volumes(part) / "kubernetes.io~empty-dir" / "config" / "config.yaml"
-        link.parent.mkdir(parents=True, exist_ok=True)
         if link.is_symlink() and link.readlink().name == key:
             return False
+        link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(f"/available-configs/{key}")
         return True

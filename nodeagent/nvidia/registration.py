@@ -23,8 +23,9 @@ TAINT_SECONDS = 3.0
 DROPPED_SECONDS = 30.0
 """Three of the kubelet's status ticks: a capacity of 0 that it writes so long after the plugin began to serve, and that
 we see for so long, is not one from before it registered. The time of a write is the node's, which people may set."""
-ALLOWED_SECONDS = 390.0
-"""The kubelet counts the devices of a plugin that is gone for 300 s; then ticks, and the time to be sure."""
+ALLOWED_SECONDS = 500.0
+"""The kubelet counts the devices of a plugin that is gone for 300 s. Where they were none, as after our own plugin, it
+writes the Node again after up to 450 s; then ticks, and the time to be sure."""
 Place = tuple[str, str]
 """Pod UID and key."""
 

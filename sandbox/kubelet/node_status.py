@@ -67,8 +67,11 @@ def read_node(raw: Mapping[str, Any]) -> NodeReading:
     return NodeReading(name=metadata["name"], uid=metadata.get("uid") or "", status=raw.get("status") or {})
 
 
-def status_patch(node: NodeReading, counts: Counts, *, boots: int, new_node: bool, now: float) -> Json | None:
-    """`new_node`: no kubelet was here before, so GPU resources that the manifest claims are 0 until a plugin comes."""
+def status_patch(
+    node: NodeReading, counts: Counts, *, boots: int, new_node: bool, now: float, due: bool
+) -> Json | None:
+    """`new_node`: no kubelet was here before, so GPU resources that the manifest claims are 0 until a plugin comes.
+    `due`: also where nothing has changed."""
     status = node.status
     capacity = {**_ORDINARY, **_resources(status, "capacity")}
     allocatable = {**capacity, **_resources(status, "allocatable")}
@@ -83,7 +86,7 @@ def status_patch(node: NodeReading, counts: Counts, *, boots: int, new_node: boo
     }
     present = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     said = all((present.get(kind) or {}).get("status") == value for kind, value, _, _ in _CONDITIONS)
-    if said and all(status.get(key) == value for key, value in wanted.items()):
+    if not due and said and all(status.get(key) == value for key, value in wanted.items()):
         return None
     return {"status": wanted | {"conditions": _conditions(present, now)}}
 

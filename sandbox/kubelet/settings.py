@@ -32,6 +32,8 @@ class Timings:
     """Pauses before a container that ended is started again, the last one repeated."""
     status_repair_seconds: float = 2.5
     """Until the kubelet writes its own view over a phase that another client patched."""
+    status_report_seconds: float = 300.0
+    """A node's status in which nothing has changed is written so seldom."""
     lease_renew_seconds: float = 10.0
     rate_per_second: float = 100.0
     rate_burst: int = 10

@@ -37,6 +37,7 @@ class NodeTicks:
         self._expired = expired
         self._removed: set[str] = set()
         self._lease_due = 0.0
+        self._report_due = 0.0
 
     def tick(self) -> float:
         counts = self._counts()
@@ -67,9 +68,11 @@ class NodeTicks:
 
     def _write(self, node: NodeReading, counts: Counts) -> None:
         boots = self._parts.runtime.boots
-        patch = status_patch(node, counts, boots=boots, new_node=self._new_node, now=time.time())
+        due = time.monotonic() >= self._report_due
+        patch = status_patch(node, counts, boots=boots, new_node=self._new_node, now=time.time(), due=due)
         if patch is not None:
             self._parts.api.patch_node_status(patch)
+            self._report_due = time.monotonic() + self._parts.timings.status_report_seconds
             self._new_node = False
             self._removed.clear()
 

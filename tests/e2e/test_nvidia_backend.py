@@ -25,8 +25,8 @@ NODE = "n"
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 PLAN = paths.plan(NODE)
 SECONDS = 150.0
-GRACE_SECONDS = 20.0
-"""Of a plugin's devices after its end; a real kubelet takes five minutes."""
+GRACE_SECONDS, REPORT_SECONDS = 20.0, 5.0
+"""Of a plugin's devices after its end, and between two writes of the Node: a real kubelet takes minutes for both."""
 PEOPLES = {"default": "version: v1\n", "team-a": "version: v1\nflags: {migStrategy: none}\n"}
 
 
@@ -36,7 +36,7 @@ class NodeOfNvidia(SandboxNode):
     nvidia_type = WatchedNode
 
     def _timings(self) -> Timings:
-        return Timings(endpoint_grace_seconds=GRACE_SECONDS)
+        return Timings(endpoint_grace_seconds=GRACE_SECONDS, status_report_seconds=REPORT_SECONDS)
 
 
 class BackendRig:

@@ -10,8 +10,10 @@ R = "nvidia.com/mig-1g.10gb"
 NONE = Counts(capacity={}, allocatable={}, removed=())
 
 
-def patch(node: NodeReading, counts: Counts, *, new_node: bool = False, now: float = 0.0) -> dict[str, Any] | None:
-    return status_patch(node, counts, boots=1, new_node=new_node, now=now)
+def patch(
+    node: NodeReading, counts: Counts, *, new_node: bool = False, now: float = 0.0, due: bool = False
+) -> dict[str, Any] | None:
+    return status_patch(node, counts, boots=1, new_node=new_node, now=now, due=due)
 
 
 def reading(status: dict[str, Any]) -> NodeReading:
@@ -40,6 +42,7 @@ def test_each_write_has_its_time_and_none_is_made_for_the_time_alone() -> None:
     times = {(each["lastHeartbeatTime"], each["lastTransitionTime"]) for each in wanted["status"]["conditions"]}
     assert times == {("1970-01-01T00:01:00Z", "1970-01-01T00:00:00Z")}
     assert patch(node, NONE, now=120.0) is None
+    assert patch(node, NONE, now=120.0, due=True) is not None
 
 
 def test_the_manifests_numbers_win_over_ours_for_ordinary_resources() -> None:

@@ -21,7 +21,7 @@ from controller.model.snapshot import Snapshot
 from controller.planner import search
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
-from controller.planner.placement import admission, existing_supply, split
+from controller.planner.placement import admission, split
 from controller.planner.placement.packing_check import PackingCheck
 from controller.planner.placement.shares import Scale
 from controller.planner.strategy import level, priorities
@@ -47,7 +47,7 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
     "making room in other groups": ((level, "make_room", lambda *_: None),),
     "few GPUs where all fit": ((level, "_place_on_few_gpus", level._place_new),),
     "placing again": ((level, "_REPEATED", -1),),
-    "the price of idle partitions": ((existing_supply, "_PRICE", 10**9),),
+    "the price of placing again": ((level, "_PRICE", 10**9),),
 }
 CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]] = {
     "tiny": (((1, 4, 20), (2, 2, 16), (2, 8, 60), (3, 4, 45)), 6, sorted(MIXES)),

@@ -2,12 +2,13 @@
 
 Takes the board and assignments. Pods with a reservation come first: a nomination, or the plan of an earlier pass,
 reserved partitions for them. Pods that the scheduler has not tried yet follow in queue order, since it will bind them
-next; they get what exists and no more. The others get what is idle as long as that costs no pod its place; up to two
-pods wait where a dozen idle partitions would go for each of them.
+next; they get what exists and no more. The others get what is idle as long as that costs no pod its place: of idle
+partitions, those go first that spoil most for others.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment, Taken
@@ -18,8 +19,8 @@ from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.packing_check import PackingCheck
 from partitioning.placements import Placement
 
-_PRICE = 24
-"""As many idle partitions may be taken back for one that is requested; about half of them are destroyed then."""
+Lifted = tuple[Assignment, int, Taken]
+"""A pod, the node on which it was, and what it took there."""
 
 
 def keep_reservations(
@@ -43,47 +44,60 @@ def place_untried(board: Board, assignments: Sequence[Assignment], constrained: 
             board.place(one, reach=Reach.EXISTING)
 
 
-def use_ready(
-    board: Board, group: int, assignments: Sequence[Assignment], *, lowest: int = 0, spared: int = 0
-) -> list[Assignment]:
-    """Give admitted pods what needs no cut, as long as the rest still fits then; returns those to be cut for.
-
-    Where many idle partitions would have to be taken back for few pods, up to `spared` pods of rank `lowest`, the first
-    of them, are left out.
-    """
+def use_ready(board: Board, group: int, assignments: Sequence[Assignment]) -> list[Assignment]:
+    """Give admitted pods what needs no cut, as long as the rest still fits then; returns those to be cut for."""
     left = [one for one in assignments if not board.place(one, (group,), reach=Reach.UNDER_WAY)]
-    served = [one for one in assignments if one.placed and any(device.gpu >= 0 for device, _ in one.taken)]
-    wants = total_wants([one.wants for one in left])
-    if not left or not served or PackingCheck.of(board, group).packs(wants):
+    idle = [one for one in assignments if one.placed and any(device.gpu >= 0 for device, _ in one.taken)]
+    if not left or not idle or PackingCheck.of(board, group).packs(total_wants([one.wants for one in left])):
         return left
-    most_harmful = sorted(served, key=_harm, reverse=True)
-    off: list[tuple[Assignment, int, Taken]] = []
-
-    def fits_without(count: int, waiting: Sequence[Assignment]) -> bool:
-        while len(off) > count:
-            board.put(*off.pop())
-        off.extend((one, *board.lift(one)) for one in most_harmful[len(off) : count])
-        back = total_wants([one.wants for one in most_harmful[:count]])
-        return PackingCheck.of(board, group).packs(wants + back - total_wants([one.wants for one in waiting]))
-
-    def taken_back(waiting: Sequence[Assignment]) -> int:
-        return bisect_left(range(len(served)), True, key=lambda count: fits_without(count, waiting))
-
-    waiting = [one for one in left if one.rank == lowest and not one.pod.gang][:spared]
-    needed, fewer = taken_back(()), taken_back(waiting) if waiting else 0
-    if waiting and needed - fewer > _PRICE * len(waiting):
-        fits_without(fewer, waiting)
-    else:
-        waiting = []
-        fits_without(needed, ())
-    board.settle({node for _, node, _ in off})
-    return [one for one in assignments if not one.placed and one not in waiting]
+    lifted = [(one, *board.lift(one)) for one in idle]
+    packing = PackingCheck.of(board, group)
+    wants = total_wants([one.wants for one in (*left, *idle)])
+    for alike in _least_harmful_first(lifted):
+        wants -= _give(board, alike, packing, wants)
+    board.settle({node for _, node, _ in lifted})
+    return [one for one in assignments if not one.placed]
 
 
-def _harm(assignment: Assignment) -> int:
-    """How many compute slices its idle instances spoil for others, beyond those that they hold."""
+def _give(board: Board, alike: Sequence[Lifted], packing: PackingCheck, wants: Counter[str]) -> Counter[str]:
+    """Put back as many of these as the others allow; `wants` are those of all. Returns what they have then."""
+    each = total_wants([alike[0][0].wants])
+    given = 0
+
+    def fits_with(count: int) -> bool:
+        nonlocal given
+        for one, node, taken in alike[min(given, count) : max(given, count)]:
+            packing.count(taken, -1)
+            if count > given:
+                board.put(one, node, taken)
+            else:
+                board.lift(one)
+            packing.count(taken, 1)
+        given = count
+        return packing.packs(wants - _times(each, count))
+
+    if not fits_with(len(alike)):
+        fits_with(bisect_left(range(1, len(alike)), True, key=lambda count: not fits_with(count)))
+    return _times(each, given)
+
+
+def _times(wants: Counter[str], count: int) -> Counter[str]:
+    return Counter({resource: number * count for resource, number in wants.items()})
+
+
+def _least_harmful_first(lifted: Iterable[Lifted]) -> list[list[Lifted]]:
+    """In lists of those that take alike partitions and do equal harm; of several partitions only the names count."""
+    lists: dict[tuple[int, Hashable], list[Lifted]] = {}
+    for one, node, taken in lifted:
+        alike = (_harm(taken), taken[0][1] if len(taken) == 1 else one.wants)
+        lists.setdefault(alike, []).append((one, node, taken))
+    return [lists[alike] for alike in sorted(lists, key=lambda alike: alike[0])]
+
+
+def _harm(taken: Taken) -> int:
+    """How many compute slices idle instances spoil for others, beyond those that they hold."""
     total = 0
-    for device, part in assignment.taken:
+    for device, part in taken:
         pool, what = device.pool, part.what
         if isinstance(pool, MigPool) and isinstance(what, Placement):
             spec = pool.model.profile(what.instance.profile)

@@ -5,18 +5,15 @@ CPU is one sum, so that yes means "probably" and no means "not in this order". N
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from controller.model.capacity import Capacity
 from controller.model.demand import total_wants
-from controller.planner.board.assignment import Assignment
+from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
-
-Counts = Sequence[tuple[Pool, Counter[int]]]
-"""Per pool, how many devices are in each state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +22,21 @@ class PackingCheck:
 
     free: Capacity
     """What its nodes have left together."""
-    counts: Counts
+    counts: Mapping[Pool, Counter[int]]
+    """How many devices are in each state."""
     sizes: Sequence[str]
     packed: Counter[str] = field(default_factory=Counter)
     """Partitions that are packed in any case."""
 
     @classmethod
     def of(cls, board: Board, group: int) -> "PackingCheck":
-        counts = [(pool, Counter([device.state for device in pool.devices])) for pool in board.groups[group].pools]
+        counts = {pool: Counter([device.state for device in pool.devices]) for pool in board.groups[group].pools}
         return cls(free=board.free_in(group), counts=counts, sizes=board.sizes)
+
+    def count(self, taken: Taken, times: int) -> None:
+        """Before the states of these devices change, -1; after it, 1."""
+        for device in {id(device): device for device, _ in taken}.values():
+            self.counts[device.pool][device.state] += times
 
     def with_packed(self, assignments: Sequence[Assignment]) -> "PackingCheck":
         """The same with these packed in any case."""
@@ -54,7 +57,7 @@ class PackingCheck:
     def packs(self, wants: Counter[str]) -> bool:
         """Hardest resources first, each into the devices that lose least by it. `wants` are partitions per resource."""
         requested = self.packed + wants
-        counts = [(pool, Counter(states)) for pool, states in self.counts]
+        counts = [(pool, Counter(states)) for pool, states in self.counts.items()]
         hardest_first = [resource for resource in self.sizes if requested.get(resource)]
         for position, resource in enumerate(hardest_first):
             left = requested[resource]

@@ -18,20 +18,20 @@ from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.making_room import make_room
 from controller.planner.placement.shares import Scale, measure
 from controller.planner.placement.split import split
+from partitioning.placements import Placement
 
 _ROOMY = 0.8
 """A group whose GPUs are loaded less than this may be filled GPU by GPU."""
 _REPEATED = 1_000
 """Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
-_SPARED, _ONE_OF = 2, 300
-"""So many pods of the lowest level, and at most one of 300, may wait so that idle partitions stay."""
-
+_PRICE = 24
+"""So many idle MIG instances may be destroyed for one pod more."""
 
 Cost = Callable[[Assignment], float]
 
 
-def place_once(board: Board, assignments: Sequence[Assignment]) -> tuple[Cost, int]:
-    """Returns what one of them costs, compared with the others, and how many wait so that idle partitions stay."""
+def place_once(board: Board, assignments: Sequence[Assignment]) -> Cost:
+    """Returns what one of them costs, compared with the others."""
     resources = frozenset(resource for one in assignments for resource, _ in one.wants)
     _demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
@@ -43,34 +43,24 @@ def place_once(board: Board, assignments: Sequence[Assignment]) -> tuple[Cost, i
     assigned, rest = split(assignments, scales)
     admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
     make_room(admitted, cost)
-    lowest = max((one.rank for one in assignments), default=0)
-    spared = min(_SPARED, sum(one.rank == lowest for found in admitted for one in found.members) // _ONE_OF)
-    left_out: list[Assignment] = []
     for group, found in enumerate(admitted):
         # Where CPU or memory decides which pods are served, GPUs are not scarce either.
         roomy = not found.others or _load(found.members, scales[group]) < _ROOMY
-        left = spared - len(left_out)
-        left_out += _place_in_group(board, group, found.members, lowest=lowest, spared=left, roomy=roomy)
+        _place_in_group(board, group, found.members, roomy=roomy)
         rest += [one for one in (*found.members, *found.others) if not one.placed]
     _backfill(board, sorted(rest, key=lambda one: (one.rank, cost(one), one.pod.created, one.pod.key)))
-    return cost, sum(not one.placed for one in left_out)
+    return cost
 
 
-def _place_in_group(
-    board: Board, group: int, members: Sequence[Assignment], *, lowest: int, spared: int, roomy: bool
-) -> list[Assignment]:
-    """Returns which of these pods, at most `spared`, are left out so that idle partitions stay."""
+def _place_in_group(board: Board, group: int, members: Sequence[Assignment], *, roomy: bool) -> None:
     hardest_first = sorted(members, key=_hardness(board))
-    left = use_ready(board, group, hardest_first, lowest=lowest, spared=spared)
-    to_place = set(map(id, left))
-    left_out = [one for one in members if not one.placed and id(one) not in to_place]
+    left = use_ready(board, group, hardest_first)
     failed = _place_on_few_gpus(board, group, left) if roomy else _place_new(board, group, left)
     if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
         _place_again(board, group, hardest_first, failed)
         several = [one for one in hardest_first if one.demand.single is None]
         if several and not all(one.placed for one in hardest_first):
             _place_again(board, group, hardest_first, several)
-    return left_out
 
 
 def settle_level(board: Board, assignments: Sequence[Assignment], gangs: Gangs) -> None:
@@ -123,16 +113,28 @@ def _place_on_few_gpus(board: Board, group: int, assignments: Sequence[Assignmen
 
 
 def _place_again(board: Board, group: int, assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
-    """Place all again, `first` before any of them gets something idle; kept if it serves more."""
+    """Place all again, `first` before any of them gets something idle; kept if it serves more at a fair price."""
     before = [(one, one.node, one.taken) for one in assignments if one.placed]
+    destroyed = _idle_destroyed(board, group)
     board.clear(assignments)
     _demand(board, group, {resource for one in assignments for resource, _ in one.wants})
     for assignment in first:
         board.place(assignment, (group,))
     earlier = set(map(id, first))
     _place_new(board, group, use_ready(board, group, [one for one in assignments if id(one) not in earlier]))
-    if sum(one.placed for one in assignments) <= len(before):
+    more = sum(one.placed for one in assignments) - len(before)
+    if more <= 0 or _idle_destroyed(board, group) - destroyed > _PRICE * more:
         board.restore(assignments, before)
+
+
+def _idle_destroyed(board: Board, group: int) -> int:
+    """Idle MIG instances of the group where something new was placed."""
+    destroyed = 0
+    for device in (device for pool in board.groups[group].pools for device in pool.devices if device.ready):
+        new = [part.what.taken for part in device.parts if not part.ready and isinstance(part.what, Placement)]
+        idle = [one.taken for ready in device.ready.values() for one in ready if isinstance(one, Placement)]
+        destroyed += sum(any(one & taken for taken in new) for one in idle)
+    return destroyed
 
 
 def _prefer_few(board: Board, group: int, few: bool) -> None:

@@ -138,9 +138,9 @@ def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
     for number, level in enumerate(levels):
         for one in level:
             one.rank = number
-    cost, waiting = place_once(board, list(chain.from_iterable(levels)))
+    cost = place_once(board, list(chain.from_iterable(levels)))
     rules.report("greedy")
-    left = most - waiting - sum(_served(levels))
+    left = most - sum(_served(levels))
     for level in levels:
         # Gangs are exchanged whole or not at all, so not one by one.
         left -= exchange(board, [one for one in level if not one.pod.gang], cost, rules.improve_steps, left)

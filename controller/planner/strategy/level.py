@@ -25,7 +25,7 @@ _ROOMY = 0.8
 _REPEATED = 1_000
 """Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
 _PRICE = 24
-"""So many idle MIG instances may be destroyed for one pod more."""
+"""So many idle MIG instances may be destroyed for one partition more, or for one pod more where these are no more."""
 
 Cost = Callable[[Assignment], float]
 
@@ -115,6 +115,7 @@ def _place_on_few_gpus(board: Board, group: int, assignments: Sequence[Assignmen
 def _place_again(board: Board, group: int, assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
     """Place all again, `first` before any of them gets something idle; kept if it serves more at a fair price."""
     before = [(one, one.node, one.taken) for one in assignments if one.placed]
+    parts = sum(len(one.taken) for one in assignments)
     destroyed = _idle_destroyed(board, group)
     board.clear(assignments)
     _demand(board, group, {resource for one in assignments for resource, _ in one.wants})
@@ -123,7 +124,8 @@ def _place_again(board: Board, group: int, assignments: Sequence[Assignment], fi
     earlier = set(map(id, first))
     _place_new(board, group, use_ready(board, group, [one for one in assignments if id(one) not in earlier]))
     more = sum(one.placed for one in assignments) - len(before)
-    if more <= 0 or _idle_destroyed(board, group) - destroyed > _PRICE * more:
+    fair = _PRICE * max(more, sum(len(one.taken) for one in assignments) - parts)
+    if more <= 0 or _idle_destroyed(board, group) - destroyed > fair:
         board.restore(assignments, before)
 
 

@@ -47,7 +47,6 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
     "making room in other groups": ((level, "make_room", lambda *_: None),),
     "few GPUs where all fit": ((level, "_place_on_few_gpus", level._place_new),),
     "placing again": ((level, "_REPEATED", -1),),
-    "the price of placing again": ((level, "_PRICE", 10**9),),
 }
 CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]] = {
     "tiny": (((1, 4, 20), (2, 2, 16), (2, 8, 60), (3, 4, 45)), 6, sorted(MIXES)),

@@ -18,14 +18,11 @@ from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.making_room import make_room
 from controller.planner.placement.shares import Scale, measure
 from controller.planner.placement.split import split
-from partitioning.placements import Placement
 
 _ROOMY = 0.8
 """A group whose GPUs are loaded less than this may be filled GPU by GPU."""
 _REPEATED = 1_000
 """Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
-_PRICE = 24
-"""So many idle MIG instances may be destroyed for one partition more, or for one pod more where these are no more."""
 
 Cost = Callable[[Assignment], float]
 
@@ -113,30 +110,16 @@ def _place_on_few_gpus(board: Board, group: int, assignments: Sequence[Assignmen
 
 
 def _place_again(board: Board, group: int, assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
-    """Place all again, `first` before any of them gets something idle; kept if it serves more at a fair price."""
+    """Place all again, `first` before any of them gets something idle; kept if it serves more."""
     before = [(one, one.node, one.taken) for one in assignments if one.placed]
-    parts = sum(len(one.taken) for one in assignments)
-    destroyed = _idle_destroyed(board, group)
     board.clear(assignments)
     _demand(board, group, {resource for one in assignments for resource, _ in one.wants})
     for assignment in first:
         board.place(assignment, (group,))
     earlier = set(map(id, first))
     _place_new(board, group, use_ready(board, group, [one for one in assignments if id(one) not in earlier]))
-    more = sum(one.placed for one in assignments) - len(before)
-    fair = _PRICE * max(more, sum(len(one.taken) for one in assignments) - parts)
-    if more <= 0 or _idle_destroyed(board, group) - destroyed > fair:
+    if sum(one.placed for one in assignments) <= len(before):
         board.restore(assignments, before)
-
-
-def _idle_destroyed(board: Board, group: int) -> int:
-    """Idle MIG instances of the group where something new was placed."""
-    destroyed = 0
-    for device in (device for pool in board.groups[group].pools for device in pool.devices if device.ready):
-        new = [part.what.taken for part in device.parts if not part.ready and isinstance(part.what, Placement)]
-        idle = [one.taken for ready in device.ready.values() for one in ready if isinstance(one, Placement)]
-        destroyed += sum(any(one & taken for taken in new) for one in idle)
-    return destroyed
 
 
 def _prefer_few(board: Board, group: int, few: bool) -> None:

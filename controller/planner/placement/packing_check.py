@@ -34,7 +34,7 @@ class PackingCheck:
         return cls(free=board.free_in(group), counts=counts, sizes=board.sizes)
 
     def count(self, taken: Taken, times: int) -> None:
-        """Before the states of these devices change, -1; after it, 1."""
+        """Before the states of these devices change, -1; after it, 1. Copies, as of `with_packed`, share the counts."""
         for device in {id(device): device for device, _ in taken}.values():
             self.counts[device.pool][device.state] += times
 

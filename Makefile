@@ -1,7 +1,8 @@
 # Two commands set up everything on a fresh machine: `make demo` and `make test`. `make help` lists the others.
 PYTHON ?= python3
 BIN := .venv/bin
-WORKERS ?= 4
+# Three for each of two cores: tests of processes wait more than they compute.
+WORKERS ?= 6
 PROFILE ?= quick
 # Many images for CI set it. Each of the processes that tests start would then compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -99,7 +99,7 @@ def test_the_plugin_comes_back_after_sigkill(node: PluginNode, kubelet: FakeKube
         process = spawn()
         eventually(partial(is_another, node, before.boot_token), "another plugin process in loaded.json")
         before = node.load(CONFIG)
-        assert kubelet.healthy(MIG) == {"MIG-0"}
+        eventually(lambda: kubelet.healthy(MIG) == {"MIG-0"}, "the device at the kubelet")
     assert kubelet.overlaps == []
     assert "MIG-0" in node.files.ledger.read_text()
 

@@ -247,7 +247,7 @@ def test_many_quick_changes_end_in_the_last_one(node: PluginNode, kubelet: FakeK
         write_config(node.files, last)
     node.load(last)
     eventually(lambda: kubelet.healthy(MIG) == {f"MIG-{n}" for n in range(39)}, "the last list")
-    assert kubelet.healthy(WHOLE) == set()
+    eventually(lambda: kubelet.healthy(WHOLE) == set(), "no whole GPU at the kubelet")
     assert len(kubelet.resources[MIG].connections) == 1
 
 

@@ -34,12 +34,12 @@ def test_everything_is_registered_listed_and_confirmed(
     assert loaded.registered == {WHOLE: True, SLICE: True, MIG: True}
     assert loaded.errors == ()
     assert abs(loaded.loaded_at - time.time()) < 60
-    assert kubelet.healthy(MIG) == {"MIG-0", "MIG-1"}
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0", "MIG-1"}, "both MIG devices at the kubelet")
     eventually(
         lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0", f"{GPU_B}::10gb::1"},
         "kubelet.healthy(SLICE) == {f'{GPU_B}::10gb::0', f'{GPU_B}::10gb::1'}",
     )  # their daemon answers
-    assert kubelet.healthy(WHOLE) == {GPU_C}
+    eventually(lambda: kubelet.healthy(WHOLE) == {GPU_C}, "the whole GPU at the kubelet")
     options = {name: known.newest.options for name, known in kubelet.resources.items()}
     assert {name: o.pre_start_required for name, o in options.items()} == {MIG: False, SLICE: True, WHOLE: False}
     assert all(o.get_preferred_allocation_available for o in options.values())
@@ -106,7 +106,7 @@ def test_refusals_are_sentences_for_users(node: PluginNode, kubelet: FakeKubelet
     start_plugin()
     node.load(PluginConfig.of([mig(0), mig(1), mps(0), mps(1)], ["MIG-1"]))
     eventually(lambda: len(kubelet.healthy(SLICE)) == 2, "two healthy slices")
-    assert kubelet.healthy(MIG) == {"MIG-0"}
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0"}, "the MIG device that stays")
     assert refusal(lambda: kubelet.allocate(MIG, ids={"MIG-1"})).startswith(
         f"MIG-1 ({MIG}) is being withdrawn: gpuplan re-partitions this GPU."
     )

@@ -55,7 +55,8 @@ def test_after_a_restart_of_the_node_mig_devices_wait_for_the_agent(
     start_plugin(boot_id="two")
     eventually(lambda: kubelet.healthy(WHOLE) == {GPU_C}, "the whole GPU at the kubelet")
     node.load(replace(ALL, boot_id="one"))
-    assert kubelet.resources[MIG].devices == {"MIG-0": "Unhealthy", "MIG-1": "Unhealthy"}
+    unhealthy = {"MIG-0": "Unhealthy", "MIG-1": "Unhealthy"}
+    eventually(lambda: kubelet.resources[MIG].devices == unhealthy, "the unhealthy devices at the kubelet")
     loaded = node.loaded()
     assert loaded is not None
     assert loaded.knows_unhealthy

@@ -82,7 +82,7 @@ def test_a_device_that_becomes_unhealthy_is_not_healed_by_a_signal(world: Nvidia
     world.hang_ups.clear()
     ids = world.kubelet.devices[SHARED]
     world.kubelet.devices[SHARED] = tuple(i for i in ids if not i.startswith(world.gpu(1).uuid))
-    world.settle(300)
+    world.pass_by(150)
 
     assert world.hang_ups == []
     assert world.found() == ("Failed", "AdvertiseTimeout")
@@ -93,7 +93,7 @@ def test_a_kubelet_that_does_not_answer_causes_no_signal(world: NvidiaWorld) -> 
     world.until(READY)
     world.hang_ups.clear()
     world.kubelet.refuses = "no kubelet"
-    world.settle(300)
+    world.pass_by(150)
 
     assert world.hang_ups == []
 
@@ -107,9 +107,9 @@ def test_a_kubelet_that_does_not_show_the_reload_causes_no_signal(world: NvidiaW
         world.run()
     world.hang_ups.clear()
     world.kubelet.hides_devices = "not implemented"
-    world.settle(150)
+    world.pass_by(75)
     holder(world, world.gpu(0).uuid)
-    world.settle(600)
+    world.pass_by(300)
 
     assert world.hang_ups == []
     assert world.found() == ("Failed", "AdvertiseTimeout")
@@ -132,7 +132,7 @@ def test_a_clock_that_was_set_back_after_a_confirmation_causes_no_signal(
     monkeypatch.setattr(node_files, "_changed_ns", lambda path: max(real(path) - 3600 * 10**9, 0))
     world.load(world.loaded)
     world.restart()
-    world.settle(600)
+    world.pass_by(300)
 
     assert world.hang_ups == []
     assert world.found() == READY
@@ -144,7 +144,7 @@ def test_devices_of_another_plugin_cause_no_signal_to_one_that_was_confirmed(wor
     holder(world, world.gpu(0).uuid)
     world.hang_ups.clear()
     world.kubelet.devices[SHARED] = (f"{world.gpu(1).uuid}::0",)
-    world.settle(600)
+    world.pass_by(300)
 
     assert world.hang_ups == []
     assert world.found() == ("Failed", "AdvertiseTimeout")
@@ -157,7 +157,7 @@ def test_a_pod_that_came_too_late_is_named_and_no_other_gets_its_gpu_too(world: 
     while not world.moves[1:]:
         world.run()
     pod = holder(world, f"{world.gpu(0).uuid}::0", SHARED)
-    world.settle(300)
+    world.pass_by(150)
 
     assert world.found()[1] == "WaitingForRelease"
     assert "pod default/p1" in world.gpu_status()["message"]
@@ -176,7 +176,7 @@ def test_a_pod_that_keeps_the_daemon_from_its_limits_does_not_close_the_node(wor
         world.run()
     world.run()
     holder(world, f"{world.gpu(0).uuid}::0", SHARED)
-    world.settle(200)
+    world.pass_by(100)
 
     assert world.found()[1] == "WaitingForRelease"
     assert not world.tainted()

@@ -6,14 +6,14 @@ DaemonSets that there are in name only.
 
 import pytest
 
-from tests.cli.test_sandbox_run import GUIDE, ready, result_of
+from tests.cli.sandbox_runs import GUIDE, Examples, ready
 
 pytestmark = pytest.mark.slow
 FOLDER = "mps-nvidia-plugin"
 
 
-def test_a_node_that_nvidias_plugin_serves_goes_from_its_label_to_running_pods() -> None:
-    result = result_of(FOLDER)
+def test_a_node_that_nvidias_plugin_serves_goes_from_its_label_to_running_pods(examples: Examples) -> None:
+    result = examples.result(FOLDER)
     (plan,) = result["plans"]
     assert (ready(plan)["status"], ready(plan)["reason"]) == ("True", "Confirmed")
     assert {pod["phase"] for pod in result["pods"]} == {"Running"}

@@ -1,49 +1,19 @@
 """`gpuplan sandbox run` on every example, as a person runs it: a process, its exit code, its JSON."""
 
-import json
 import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from sandbox.cli.tables import CONTROL_NODES
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-GUIDE = Path(__file__).parents[2] / "docs/mps.md"
-
-SETTLE_SECONDS = 90.0
+from tests.cli.sandbox_runs import EXAMPLES, GUIDE, Examples, ready, run
 
 pytestmark = pytest.mark.slow
-
-
-def run(*arguments: str, timeout_seconds: float = 110.0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli", "sandbox", "run", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
-
-
-@cache
-def result_of(folder: str) -> Mapping[str, Any]:
-    """One run of each example serves every test of it in this process."""
-    done = run("-f", str(EXAMPLES / folder), "--timeout", str(SETTLE_SECONDS), "-o", "json")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""  # progress is for terminals
-    result = json.loads(done.stdout)
-    assert set(result) == {"seconds", "pods", "plans", "containers"}
-    return MappingProxyType(result)
-
-
-def outcome(folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Pods and plans by name."""
-    result = result_of(folder)
-    pods = {pod["name"]: pod for pod in result["pods"]}
-    return pods, {plan["metadata"]["name"]: plan for plan in result["plans"]}
 
 
 def partitions(plan: dict[str, Any]) -> dict[str, tuple[str, int | None, str]]:
@@ -52,12 +22,8 @@ def partitions(plan: dict[str, Any]) -> dict[str, tuple[str, int | None, str]]:
     return {part["pod"]: (part["resource"], part.get("start"), part["state"]) for part in parts if "pod" in part}
 
 
-def ready(plan: dict[str, Any]) -> dict[str, Any]:
-    return next(c for c in plan["status"]["conditions"] if c["type"] == "Ready")
-
-
-def test_the_mps_pod_of_nos_documentation_runs() -> None:
-    pods, plans = outcome("mps")
+def test_the_mps_pod_of_nos_documentation_runs(examples: Examples) -> None:
+    pods, plans = examples.outcome("mps")
 
     assert pods["mps-partitioning-example"]["phase"] == "Running"
     slices = plans["mps-node"]["spec"]["planned"]["gpus"][0]["mps"]["slices"]
@@ -120,9 +86,9 @@ def in_words(environment: dict[str, str]) -> str:
     ],
 )
 def test_what_containers_get_of_each_way_of_sharing(
-    folder: str, expected: dict[str, tuple[str, dict[str, str]]]
+    examples: Examples, folder: str, expected: dict[str, tuple[str, dict[str, str]]]
 ) -> None:
-    result = result_of(folder)
+    result = examples.result(folder)
 
     assert {pod["phase"] for pod in result["pods"]} == {"Running"}
     found = given(result)
@@ -137,8 +103,8 @@ def test_what_containers_get_of_each_way_of_sharing(
     assert len(ids) == len(set(ids))
 
 
-def test_a_node_with_three_kinds_of_gpu_advertises_nothing_twice() -> None:
-    _, plans = outcome("mixed")
+def test_a_node_with_three_kinds_of_gpu_advertises_nothing_twice(examples: Examples) -> None:
+    _, plans = examples.outcome("mixed")
     listed = Counter(
         (gpu["index"], part["resource"]) for gpu in plans["mixed-node"]["status"]["gpus"] for part in gpu["partitions"]
     )
@@ -152,8 +118,8 @@ def test_a_node_with_three_kinds_of_gpu_advertises_nothing_twice() -> None:
     assert ready(plans["mixed-node"])["status"] == "True"
 
 
-def test_mixed_mig_profiles_run_on_three_kinds_of_gpu() -> None:
-    pods, plans = outcome("mig")
+def test_mixed_mig_profiles_run_on_three_kinds_of_gpu(examples: Examples) -> None:
+    pods, plans = examples.outcome("mig")
 
     assert {pod["phase"] for pod in pods.values()} == {"Running"}
     assert {name: ready(plan)["status"] for name, plan in plans.items()} == {
@@ -164,8 +130,8 @@ def test_mixed_mig_profiles_run_on_three_kinds_of_gpu() -> None:
     assert all(plan["status"]["observedGeneration"] == plan["metadata"]["generation"] for plan in plans.values())
 
 
-def test_a_manual_plan_is_made_as_written_and_not_added_to() -> None:
-    pods, plans = outcome("manual")
+def test_a_manual_plan_is_made_as_written_and_not_added_to(examples: Examples) -> None:
+    pods, plans = examples.outcome("manual")
 
     assert pods["fits-the-plan"]["phase"] == "Running"
     assert (pods["not-in-the-plan"]["phase"], pods["not-in-the-plan"]["reason"]) == ("Pending", "Blocked")
@@ -180,8 +146,8 @@ def test_a_manual_plan_is_made_as_written_and_not_added_to() -> None:
     assert made[1] == [("2g.20gb", 4), ("4g.40gb", 0)]
 
 
-def test_instances_in_use_survive_and_idle_ones_make_room() -> None:
-    pods, plans = outcome("survivors")
+def test_instances_in_use_survive_and_idle_ones_make_room(examples: Examples) -> None:
+    pods, plans = examples.outcome("survivors")
 
     running = {name for name, pod in pods.items() if pod["phase"] == "Running"}
     assert running == {"old-training", "old-inference", "new-inference"}

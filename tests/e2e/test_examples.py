@@ -6,20 +6,19 @@ one of the folders in examples/ must settle. The programs' accounts, rights and 
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli import test_demo, test_sandbox_nvidia, test_sandbox_run
+from tests.cli import sandbox_runs, test_demo, test_sandbox_nvidia, test_sandbox_run
+from tests.cli.sandbox_runs import Command, Examples
 from tests.e2e.rig.controlplane import Binaries
 from tests.e2e.rig.controlplane.leashed import run as run_leashed
 
 EMBEDDED_ONLY = {test_sandbox_nvidia.FOLDER}
-EXAMPLES = sorted({path.name for path in test_sandbox_run.EXAMPLES.iterdir() if path.is_dir()} - EMBEDDED_ONLY)
+EXAMPLES = sorted({path.name for path in sandbox_runs.EXAMPLES.iterdir() if path.is_dir()} - EMBEDDED_ONLY)
 SETTLE_SECONDS = 240.0  # the start of the servers on a busy machine included
 RUN_SECONDS = SETTLE_SECONDS + 60.0
-Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
@@ -46,9 +45,13 @@ def run(programs: Binaries, settled: set[str], monkeypatch: pytest.MonkeyPatch) 
     """The commands that the embedded tests use."""
     found = on_real(programs, "run", settled)
     monkeypatch.setattr(test_sandbox_run, "run", found)
-    monkeypatch.setattr(test_sandbox_run, "SETTLE_SECONDS", SETTLE_SECONDS)
     monkeypatch.setattr(test_demo, "demo", on_real(programs, "demo", settled))
     return found
+
+
+@pytest.fixture
+def examples(run: Command, tmp_path_factory: pytest.TempPathFactory) -> Examples:
+    return Examples(tmp_path_factory.getbasetemp(), run, settle_seconds=SETTLE_SECONDS)
 
 
 # Whatever scenario is added there is run here as well.
@@ -61,5 +64,5 @@ def test_every_example_settles(run: Command, settled: set[str], folder: str) -> 
     """Also one that has no test of its own yet; those that have were seen to settle above."""
     if folder in settled:
         return
-    done = run("-f", str(test_sandbox_run.EXAMPLES / folder), "--timeout", str(SETTLE_SECONDS))
+    done = run("-f", str(sandbox_runs.EXAMPLES / folder), "--timeout", str(SETTLE_SECONDS))
     assert done.returncode == 0, done.stdout + done.stderr

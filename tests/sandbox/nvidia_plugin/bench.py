@@ -46,6 +46,10 @@ class BothPrograms:
         self.plugin.hang_up(self.now)
 
     def wait(self, seconds: float) -> None:
+        """The kubelet sees the end of the plugin's streams first, as it does while the real one reads its GPUs."""
+        if not self.plugin.resources:
+            for resource in (WHOLE, SHARED):
+                self.offers(resource)
         self.now += seconds
         self.daemon.step(self.now)
         self.plugin.step(self.now)

@@ -1,6 +1,6 @@
 """Which phase of a planning pass placed which pods, and how long each took.
 
-`Phases()` is a reporter for `plan`: give it to one pass, then read `placed` and `seconds`. A pod counts for the phase
+`Phases()` is an `on_phase` of `plan`: give it to one pass, then read `placed` and `seconds`. A pod counts for the phase
 after which it had its final node. Measures CPU time of the calling thread; changes nothing in the pass.
 """
 

@@ -29,7 +29,7 @@ def measure(*, nodes: int, gpus: int, pods: int, seed: int, mix: str, repeat: in
         best = min(best, time.perf_counter() - started)
         cpu = min(cpu, time.process_time() - cpu_started)
     phases = Phases()
-    plan(snapshot, reporter=phases)
+    plan(snapshot, on_phase=phases)
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     bound = exact_bound(snapshot, seconds=seconds)
     placed = len(result.placed)

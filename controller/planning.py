@@ -15,18 +15,18 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from controller.planner.isolation import NodePlanningError
 from controller.planner.result.outcome import outcome
-from controller.planner.search import Reporter, search
+from controller.planner.search import OnPhase, search
 
-__all__ = ["Reporter", "plan"]
+__all__ = ["OnPhase", "plan"]
 
 
-def plan(snapshot: Snapshot, options: PlannerOptions | None = None, reporter: Reporter | None = None) -> PlanningResult:
+def plan(snapshot: Snapshot, options: PlannerOptions | None = None, on_phase: OnPhase | None = None) -> PlanningResult:
     """One pass; a node whose planning raises an error is left out and named in the result."""
     errors: dict[str, Exception] = {}
     nodes = len(snapshot.nodes)
     while True:
         try:
-            finished = search(snapshot, options or PlannerOptions(), errors.keys(), reporter)
+            finished = search(snapshot, options or PlannerOptions(), errors.keys(), on_phase)
             result = outcome(finished, why_unplaced(finished))
         except NodePlanningError as failed:
             if errors.keys() & failed.errors.keys() or (1 < nodes <= len(errors) + len(failed.errors)):

@@ -17,8 +17,8 @@ from controller.cache.cluster import Deadlines, Known
 from controller.cache.informers import FixedInformers, Informers
 from controller.cache.pods import PodChange
 from controller.cache.triggers import has_gpus, lacks_held, odd_names, shares_due
+from controller.model.equal_shares import most_units
 from controller.model.serving import Serving
-from controller.model.standing import most_units
 from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
 
 GONE_PLAN_SECONDS = 86400.0

@@ -8,7 +8,7 @@ next one. Keeps nothing and does no I/O.
 from collections.abc import Collection
 from dataclasses import replace
 
-from controller.model.standing import is_as, refused_shares, shares_resource, standing_shares
+from controller.model.equal_shares import equal_shares, is_same, refused_shares, shares_resource
 from controller.model.views import GpuView, MigDesired, NodeView, PlannerOptions, PlanView, PodView
 from crds.v1alpha1.names import Mode, Partitioning
 from partitioning.resources import ACK_MEMORY, SHARED, WHOLE, classify, is_misnamed
@@ -107,10 +107,10 @@ def shares_due(node: NodeView | None, plan: PlanView | None, options: PlannerOpt
 
 
 def _share_due(node: NodeView, gpu: GpuView, options: PlannerOptions) -> bool:
-    standing = standing_shares(node, gpu, replicas=options.mps_replicas, ack_units=options.ack_units)
-    if standing is None:
+    shares = equal_shares(node, gpu, replicas=options.mps_replicas, ack_units=options.ack_units)
+    if shares is None:
         return refused_shares(gpu)
-    return gpu.desired is None or not is_as(gpu.desired, standing)
+    return gpu.desired is None or not is_same(gpu.desired, shares)
 
 
 def _lacks_held(gpu: GpuView) -> bool:

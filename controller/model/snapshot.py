@@ -9,9 +9,9 @@ from dataclasses import InitVar, dataclass, field
 from itertools import chain
 
 from controller.model.demand import DemandSet
+from controller.model.equal_shares import most_units
 from controller.model.scheduling import NO_CONTEXT, SchedulingContext
 from controller.model.serving import Serving, collect
-from controller.model.standing import most_units
 from controller.model.views import DEFAULT_SCHEDULERS, NodeView, PlanView, PodView
 
 

@@ -1,4 +1,4 @@
-"""Keep a failure that belongs to one node from ending the planning of all others.
+"""Keeps a failure that belongs to one node from ending the planning of all others.
 
 `by_node` runs one step for every node and, once each has had its turn, raises NodePlanningError with the errors by
 node; `controller.planning` then plans again without these nodes. Never hides an error.

@@ -27,7 +27,7 @@ from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.strategy.priorities import Rules, by_level, moves_alone, place_levels
 
-Reporter = Callable[[str, Mapping[str, str]], None]
+OnPhase = Callable[[str, Mapping[str, str]], None]
 """Called after each phase of a pass with its name, and the node of every pod (by uid) that has a place by then."""
 
 
@@ -58,7 +58,7 @@ class Finished:
 
 
 def search(
-    snapshot: Snapshot, options: PlannerOptions, failed: Collection[str] = (), reporter: Reporter | None = None
+    snapshot: Snapshot, options: PlannerOptions, failed: Collection[str] = (), on_phase: OnPhase | None = None
 ) -> Finished:
     """`failed` are names of nodes that are left out, since planning them raised an error."""
     demands, gangs = without_incomplete(snapshot)
@@ -75,8 +75,8 @@ def search(
 
     def report(phase: str) -> None:
         phases.note(phase)
-        if reporter is not None:
-            reporter(phase, _nodes_of(assignments, snapshot))
+        if on_phase is not None:
+            on_phase(phase, _nodes_of(assignments, snapshot))
 
     rules = Rules(
         aged=snapshot.aged,

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from controller.model.demand import kind_of
+from controller.model.equal_shares import equal_shares
 from controller.model.snapshot import Snapshot
-from controller.model.standing import standing_shares
 from controller.model.views import (
     GpuView,
     MigDesired,
@@ -99,11 +99,11 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions) -> GpuSt
         staying = tuple([part for part in gpu.partitions if part.used or part.resource in unseen])
         idle = tuple([part for part in gpu.free if part.resource not in unseen])
     cut = _cut_of(stock.node, gpu)
-    standing = None
+    shares = None
     if cut is Cut.MPS and not gpu.mig_enabled and not gpu.pinned:
-        standing = standing_shares(stock.node, gpu, replicas=options.mps_replicas, ack_units=options.ack_units)
+        shares = equal_shares(stock.node, gpu, replicas=options.mps_replicas, ack_units=options.ack_units)
     ineligible = stock.ineligible or _gpu_ineligible(stock, gpu, cut, staying)
-    if standing is not None and ineligible is None:
+    if shares is not None and ineligible is None:
         ineligible = Ineligible.SHARED_ALIKE
     if stock.plan is not None and stock.plan.by_nvidia and ineligible is None:
         ineligible = Ineligible.BY_NVIDIA
@@ -119,7 +119,7 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions) -> GpuSt
         staying=staying,
         idle=idle,
         failed=failed,
-        standing=standing,
+        equal_shares=shares,
     )
 
 

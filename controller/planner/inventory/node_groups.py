@@ -16,7 +16,7 @@ from crds.v1alpha1.names import TAINT_CHANGING
 from partitioning.resources import MpsRequest
 
 IGNORED_TAINTS = frozenset({TAINT_CHANGING})
-"""Set by the agent while slices are withdrawn, and removed by it: no reason not to plan a pod there."""
+"""Set by the agent while partitions are withdrawn, and removed by it: no reason not to plan a pod there."""
 NO_PROFILES: SchedulerProfiles = {}
 
 

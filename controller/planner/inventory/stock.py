@@ -72,7 +72,7 @@ class GpuStock:
     idle: tuple[PartitionView, ...] = ()
     failed: Layout = NO_INSTANCES
     """Planned instances that could not be made: the GPU is planned again around them."""
-    standing: MpsDesired | None = None
+    equal_shares: MpsDesired | None = None
     """What it is shared into whether or not a pod waits."""
 
 

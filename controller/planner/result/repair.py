@@ -10,7 +10,7 @@ the status.
 
 from collections import Counter
 
-from controller.model.standing import is_as, refused_shares
+from controller.model.equal_shares import is_same, refused_shares
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
 from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock, mig_layout, slice_of
 from controller.planner.result.slices import take, with_idle
@@ -47,18 +47,18 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
 
 
 def _share(items: dict[int, PlannedGpu], gpu: GpuStock) -> None:
-    """Put the standing shares in, where nothing speaks against a change and no container holds anything of the GPU.
+    """Put the equal shares in, where nothing speaks against a change and no container holds anything of the GPU.
 
     Shares that its agent could not make follow a corrected label too, and go where none is requested any more.
     """
-    index, standing = gpu.view.index, gpu.standing
+    index, shares = gpu.view.index, gpu.equal_shares
     refused = gpu.ineligible is Ineligible.FAILED and index in items and refused_shares(gpu.view)
     if gpu.staying or not (refused or gpu.ineligible is Ineligible.SHARED_ALIKE):
         return
-    if standing is None:
+    if shares is None:
         del items[index]
-    elif index not in items or not is_as(items[index].desired, standing):
-        items[index] = PlannedGpu(index=index, uuid=gpu.view.uuid, desired=standing)
+    elif index not in items or not is_same(items[index].desired, shares):
+        items[index] = PlannedGpu(index=index, uuid=gpu.view.uuid, desired=shares)
 
 
 def _with_held(item: PlannedGpu, gpu: GpuView) -> PlannedGpu:

@@ -13,7 +13,7 @@ from partitioning.mps import MIB_PER_GIB, REPLICA, replicas_of, shareable_mib, u
 from partitioning.resources import ACK_MEMORY, SHARED
 
 
-def standing_shares(node: NodeView, gpu: GpuView, *, replicas: int, ack_units: bool) -> MpsDesired | None:
+def equal_shares(node: NodeView, gpu: GpuView, *, replicas: int, ack_units: bool) -> MpsDesired | None:
     """`replicas`: on nodes without a label of their own; 0: none. `ack_units`: ACK's label means units."""
     if gpu.model is None:
         return None
@@ -41,9 +41,9 @@ def _units(desired: Desired | None) -> int:
     return sum(share.resource == ACK_MEMORY for share in desired.slices)
 
 
-def is_as(desired: Desired, standing: MpsDesired) -> bool:
+def is_same(desired: Desired, shares: MpsDesired) -> bool:
     """Whether an item requests these shares already, under whatever name its node gives to replicas."""
-    return isinstance(desired, MpsDesired) and _form(desired) == _form(standing)
+    return isinstance(desired, MpsDesired) and _form(desired) == _form(shares)
 
 
 def refused_shares(gpu: GpuView) -> bool:

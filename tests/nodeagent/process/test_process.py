@@ -37,7 +37,8 @@ def test_a_plan_becomes_instances_that_pods_get_and_keep(node: AgentNode) -> Non
     assert allocatable["nvidia.com/mig-3g.40gb"] == "1"
 
     node.pod("holder", "nvidia.com/mig-3g.40gb")
-    eventually(lambda: node.phase("holder") == "Running", "the running pod")
+    pod = f"{PODS}/holder"
+    eventually(lambda: node.phase("holder") == "Running", "the running pod", seen=lambda: apply.get(node.api, pod))
     node.plan(mig(0, ("7g.80gb", 0)), mig(1, "1g.10gb*7"))
     eventually(lambda: node.gpu().get("state") == "WaitingForRelease", "GPU 0 to wait for its pod")
     eventually(lambda: node.gpu(1).get("state") == "Ready", "GPU 1 to be Ready")
@@ -46,7 +47,7 @@ def test_a_plan_becomes_instances_that_pods_get_and_keep(node: AgentNode) -> Non
 
     node.stop_agent()
     node.start_agent()
-    apply.delete(node.api, f"{PODS}/holder")
+    apply.delete(node.api, pod)
     eventually(node.ready, "the plan to be Ready")
     assert node.layouts()[0] == "7g.80gb at 0"
     assert apply.get(node.api, f"/api/v1/nodes/{NODE}")["spec"].get("taints", []) == []

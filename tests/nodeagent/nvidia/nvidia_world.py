@@ -239,8 +239,9 @@ class NvidiaWorld(World):
     def pass_by(self, seconds: float) -> set[tuple[str, str]]:
         """The states that the first GPU was in; passes become rarer with time."""
         found, began = set(), self.clock.now
-        while (passed := self.clock.now - began) < seconds:
-            self.run(min(max(STEP_SECONDS, passed / 20), seconds - passed))
+        end = began + seconds
+        while (left := end - self.clock.now) > 1e-6:  # what rounding leaves is no time
+            self.run(min(max(STEP_SECONDS, (seconds - left) / 20), left))
             found.add(self.found())
         return found
 

@@ -139,10 +139,16 @@ class SandboxNode:
             ["--state-dir", state, "--mps-root", mps],
             env={"PATH": search_path(os.environ.get("PATH", ""))},
         )
-        self.agent_settings.write_text(yaml.safe_dump(self._agent_settings()))
+        self._write_agent_settings()
         if self.nvidia:
             self.nvidia.start()
         self.start_agent()
+
+    def _write_agent_settings(self) -> None:
+        """Whole, or not at all: another thread may read them as soon as they are there."""
+        written = self.agent_settings.with_suffix(".new")
+        written.write_text(yaml.safe_dump(self._agent_settings()))
+        written.replace(self.agent_settings)
 
     def start_agent(self) -> None:
         """Run the agent; again, where it was removed from the supervised processes."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from controller.model.results import Supply
+from controller.model.results import PlannerPhase, Supply
 
 PLANNING_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 APPLY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -113,11 +113,15 @@ class Metrics:
         self.failed_nodes = self._gauge(
             "gpuplan_failed_nodes", "Nodes that the last pass left out because planning them raised an error."
         )
-        self.phase_placed_pods = self._gauge(
+        self.phase_placed_pods = Counter(
             "gpuplan_phase_placed_pods",
-            "Pending pods placed by the last pass, by the planner's phase that gave them their node.",
-            "phase",
+            "Pending pods placed by passes, by the planner's phase that gave them their node; a pod counts in each pass"
+            " until it is bound.",
+            ["phase"],
+            registry=registry,
         )
+        for phase in PlannerPhase:
+            self.phase_placed_pods.labels(phase=phase.value)  # from 0 on: Prometheus sees its first pods as an increase
         self.gpus_changed = Counter(
             "gpuplan_gpus_changed", "GPUs whose planned layout was changed by a written plan.", registry=registry
         )

@@ -89,9 +89,8 @@ class Reporter:
             **{pod.uid: PLACED for pod in result.placed},
             **{pod.uid: pod.reason.value for pod in result.unplaced},
         }
-        self._metrics.phase_placed_pods.clear()
         for phase, count in result.counts.placed_by:
-            self._metrics.phase_placed_pods.labels(phase=phase).set(count)
+            self._metrics.phase_placed_pods.labels(phase=phase.value).inc(count)
         changed = {change.node: len(change.changed) for change in result.node_changes}
         placed = Counter(pod.supply for pod in result.placed)
         for supply in Supply:

@@ -21,6 +21,20 @@ class Supply(StrEnum):
     NEW = "new"
 
 
+class PlannerPhase(StrEnum):
+    """The parts of a pass in which pods find their nodes, in about their order; some come once per priority level."""
+
+    RESERVATIONS = "reservations"
+    UNTRIED = "untried"
+    GREEDY = "greedy"
+    EXCHANGED = "exchanged"
+    CONSTRAINED = "constrained"
+    GANGS = "gangs"
+    AGEING = "ageing"
+    TOGETHER = "together"
+    CONSOLIDATED = "consolidated"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeChange:
     """The complete new `spec.planned.gpus` of one node, sorted by index; `changed` are the indexes that differ."""
@@ -87,8 +101,8 @@ class Counts:
     partitions_created: int = 0
     partitions_destroyed: int = 0
     requested: tuple[tuple[str, int], ...] = ()
-    placed_by: tuple[tuple[str, int], ...] = ()
-    """Placed pods by the planner's phase that gave them their node."""
+    placed_by: tuple[tuple[PlannerPhase, int], ...] = ()
+    """Placed pods by the phase that gave them their node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from controller.model.demand import DemandSet, queue_order
+from controller.model.results import PlannerPhase
 from controller.model.scheduling import SchedulerProfiles
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
@@ -27,7 +28,7 @@ from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.strategy.priorities import Rules, by_level, moves_alone, place_levels
 
-OnPhase = Callable[[str, Mapping[str, str]], None]
+OnPhase = Callable[[PlannerPhase, Mapping[str, str]], None]
 """Called after each phase of a pass with its name, and the node of every pod (by uid) that has a place by then."""
 
 
@@ -48,7 +49,7 @@ class Finished:
     profiles: SchedulerProfiles
     relabelled: frozenset[str]
     """Nodes whose labels change when they begin to share GPUs."""
-    placed_by: Mapping[str, int]
+    placed_by: Mapping[PlannerPhase, int]
     """How many of the placed pods found their final node in which phase."""
 
     @property
@@ -73,7 +74,7 @@ def search(
     constrained = ConstrainedPlacement(snapshot, options, board, assignments)
     phases = _FinalPhases(tried)
 
-    def report(phase: str) -> None:
+    def report(phase: PlannerPhase) -> None:
         phases.note(phase)
         if on_phase is not None:
             on_phase(phase, _nodes_of(assignments, snapshot))
@@ -112,9 +113,9 @@ class _FinalPhases:
     def __init__(self, assignments: Sequence[Assignment]) -> None:
         self._assignments = assignments
         self._nodes = [-1] * len(assignments)
-        self._phases = [""] * len(assignments)
+        self._phases: list[PlannerPhase | None] = [None] * len(assignments)
 
-    def note(self, phase: str) -> None:
+    def note(self, phase: PlannerPhase) -> None:
         before, self._nodes = self._nodes, [one.node for one in self._assignments]
         if self._nodes == before:  # mostly, and a pass has many phases
             return
@@ -122,9 +123,9 @@ class _FinalPhases:
             if was != now:
                 self._phases[number] = phase
 
-    def counts(self) -> dict[str, int]:
-        self.note("consolidated")  # what dropped pods of a gang leave behind changes no other pod's node
-        found = Counter(phase for node, phase in zip(self._nodes, self._phases, strict=True) if node >= 0)
+    def counts(self) -> dict[PlannerPhase, int]:
+        self.note(PlannerPhase.CONSOLIDATED)  # what dropped pods of a gang leave behind changes no other pod's node
+        found = Counter(phase for node, phase in zip(self._nodes, self._phases, strict=True) if node >= 0 and phase)
         return dict(sorted(found.items()))
 
 
@@ -138,7 +139,7 @@ def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -
     if consolidate(board, [one for one in placed if one not in rules.constrained], rules.improve_steps):
         for assignment in (one for level in levels for one in level if not one.placed and moves_alone(one, rules)):
             board.place(assignment)
-    rules.report("consolidated")
+    rules.report(PlannerPhase.CONSOLIDATED)
     if reservation is None or not reservation.assignment.placed:
         return reservation
     if reservation.device.reserved:  # it found another place since

@@ -4,6 +4,7 @@ Takes the program, an API server and a folder; does the steps of a case and wait
 namespace keeps its search for a process within what was started here. It ends only what it started.
 """
 
+import contextlib
 import os
 import re
 import signal
@@ -86,14 +87,21 @@ class RealConfigManager:
 
     def state(self) -> State:
         """What its files and its log say now."""
-        link = Path(os.readlink(self.chosen)) if self.chosen.is_symlink() else Path()
         said = self.log.read_text()
         errors = _ERROR.findall(said[self._began :])
         ended = errors[-1] if errors and self._process and self._process.poll() == 1 else None
         if ended is not None:
             ended = ended.replace(str(self.chosen), "{chosen}").replace(str(self.volume.folder), "{mounted}")
-        text = self.chosen.read_text() if self.chosen.exists() else None
-        return State(key=link.name, text=text, sent=said.count(SENT), ended=ended)
+        key, text = self._key_and_text()
+        return State(key=key, text=text, sent=said.count(SENT), ended=ended)
+
+    def _key_and_text(self) -> tuple[str, str | None]:
+        """Key and text. The program removes its link before it makes the next one: no look before a read helps."""
+        key, text = "", None
+        with contextlib.suppress(FileNotFoundError):
+            key = self.chosen.readlink().name
+            text = self.chosen.read_text()
+        return key, text
 
     def close(self) -> None:
         for process in (self._process, self._plugin, self._first):

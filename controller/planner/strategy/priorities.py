@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from controller.model.results import PlannerPhase
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.bound import upper_bound
@@ -32,7 +33,7 @@ class Rules(Ageing):
     improve_steps: int
     most: int
     """No plan places more pods than this."""
-    report: Callable[[str], None]
+    report: Callable[[PlannerPhase], None]
     """Called with the name of each phase after it."""
 
 
@@ -90,7 +91,7 @@ def _reserve(board: Board, levels: Levels, rules: Rules) -> GpuReservation | Non
     for lower in levels[1:]:  # they hold partitions as much as bound pods do
         keep_reservations(board, lower, rules.reservations, rules.constrained)
     reservation = reserve_gpu(board, members, rules)
-    rules.report("ageing")
+    rules.report(PlannerPhase.AGEING)
     return reservation
 
 
@@ -99,19 +100,19 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     members = list(chain.from_iterable(levels))
     tried = [one for one in members if one.tried]
     keep_reservations(board, members, rules.reservations, rules.constrained)
-    rules.report("reservations")
+    rules.report(PlannerPhase.RESERVATIONS)
     place_untried(board, [one for one in members if not one.placed], rules.constrained)
-    rules.report("untried")
+    rules.report(PlannerPhase.UNTRIED)
     waiting = [one for one in tried if not one.placed]
     alike = [
         [one for one in level if one.tried and not one.placed and one not in rules.constrained] for level in levels
     ]
     _place_alike(board, alike, rules, most - (len(tried) - len(waiting)))
     rules.constrained.place(one for one in waiting if one in rules.constrained)
-    rules.report("constrained")
+    rules.report(PlannerPhase.CONSTRAINED)
     if rules.gangs.needs:
         settle_level(board, tried, rules.gangs)
-        rules.report("gangs")
+        rules.report(PlannerPhase.GANGS)
     return sum(one.placed for one in tried)
 
 
@@ -130,7 +131,7 @@ def _place_together(board: Board, levels: Levels, rules: Rules, helped: Assignme
     _place_alike(board, movable, rules, rules.most - others)
     if _served(movable) <= served:
         board.restore(moved, before)
-    rules.report("together")
+    rules.report(PlannerPhase.TOGETHER)
 
 
 def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
@@ -139,12 +140,12 @@ def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
         for one in level:
             one.rank = number
     cost = place_once(board, list(chain.from_iterable(levels)))
-    rules.report("greedy")
+    rules.report(PlannerPhase.GREEDY)
     left = most - sum(_served(levels))
     for level in levels:
         # Gangs are exchanged whole or not at all, so not one by one.
         left -= exchange(board, [one for one in level if not one.pod.gang], cost, rules.improve_steps, left)
-    rules.report("exchanged")
+    rules.report(PlannerPhase.EXCHANGED)
 
 
 def _moves(assignment: Assignment, rules: Rules) -> bool:

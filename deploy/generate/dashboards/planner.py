@@ -62,8 +62,8 @@ ROWS = (
             ),
             lines(
                 "Placed pods by phase of the planner",
-                "Which phase gave them their node. Empty while nothing is placed.",
-                Query(expr=of_controller("gpuplan_phase_placed_pods", "phase"), legend="{{phase}}"),
+                "Which phase gave them their node, per second. A pod counts in each pass until it is bound.",
+                Query(expr=_rate("gpuplan_phase_placed_pods_total", "phase"), legend="{{phase}}"),
                 stacked=True,
             ),
             lines(

@@ -8,7 +8,16 @@ import pytest
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.reporter import Reporter
 from controller.model.reasons import UnplacedReason
-from controller.model.results import Counts, NodeChange, NodeFailure, Placed, PlanningResult, Supply, Unplaced
+from controller.model.results import (
+    Counts,
+    NodeChange,
+    NodeFailure,
+    Placed,
+    PlannerPhase,
+    PlanningResult,
+    Supply,
+    Unplaced,
+)
 from controller.model.snapshot import Snapshot
 from tests.builders.objects import SLICE, gpu, item, node, partition, pod, status
 from tests.builders.views import pod_view
@@ -198,14 +207,17 @@ def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_i
 
 
 def test_the_numbers_of_a_pass(desk: ReporterDesk) -> None:
-    counts = Counts(placed_new=1, placed_by=(("greedy", 1),))
+    counts = Counts(placed_new=1, placed_by=((PlannerPhase.GREEDY, 1),))
     desk.report(unplaced=(missed("a"), missed("b")), placed=(placed("c"),), bound=2, counts=counts)
     assert desk.value("gpuplan_passes_total") == 1
     assert desk.value("gpuplan_planning_duration_seconds_sum") == 0.25
     assert desk.value("gpuplan_placed_pods", supply="new") == 1
-    assert desk.value("gpuplan_phase_placed_pods", phase="greedy") == 1
+    assert {phase: desk.value("gpuplan_phase_placed_pods_total", phase=phase) for phase in PlannerPhase} == {
+        **dict.fromkeys(PlannerPhase, 0),
+        PlannerPhase.GREEDY: 1,
+    }
     desk.report()
-    assert desk.value("gpuplan_phase_placed_pods", phase="greedy") is None
+    assert desk.value("gpuplan_phase_placed_pods_total", phase="greedy") == 1  # a scrape may come later than a pass
 
 
 def test_pods_that_ended_since_the_last_pass_are_counted_no_more(desk: ReporterDesk) -> None:

@@ -36,6 +36,10 @@ _CODES: dict[type[DriverError], tuple[str, ...]] = {
     RefusedError: ("INVALID_ARGUMENT", "NOT_SUPPORTED", "NOT_FOUND", "INSUFFICIENT_RESOURCES"),
     NotPermittedError: ("NO_PERMISSION",),
 }
+NO_LIBRARY = (
+    "no driver is in the agent's container: install NVIDIA's driver on the node, and set the chart's value "
+    "nodes.runtimeClassName to nvidia where NVIDIA's container runtime is not the node's default one"
+)
 ERRORS = {getattr(NVML, f"NVML_ERROR_{code}"): kind for kind, codes in _CODES.items() for code in codes}
 
 
@@ -46,7 +50,8 @@ def attempt(what: str) -> Iterator[None]:
         yield
     except NVML.NVMLError as error:
         # By code, never by `in` or a set: these exceptions define __eq__ without __hash__.
-        raise ERRORS.get(error.value, DriverError)(what, str(error)) from error
+        answer = f"{error}: {NO_LIBRARY}" if error.value == NVML.NVML_ERROR_LIBRARY_NOT_FOUND else str(error)
+        raise ERRORS.get(error.value, DriverError)(what, answer) from error
 
 
 def known(call: Callable[[], Any]) -> Any | None:

@@ -227,3 +227,12 @@ def test_processes_need_no_earlier_observation_by_the_same_driver(machine: Machi
 
 def test_version(machine: Machine) -> None:
     assert machine.driver.version().startswith("580.")
+
+
+def test_a_missing_library_names_what_an_installation_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> None:
+        raise NVML.NVMLError(NVML.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(NVML, "nvmlInit", absent)
+    with pytest.raises(DriverGoneError, match=r"Library Not Found: .* nodes.runtimeClassName to nvidia"):
+        NvmlDriver().count()

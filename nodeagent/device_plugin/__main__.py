@@ -39,7 +39,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "--cdi-dir",
         type=Path,
         default=DEFAULT_DIRECTORY,
-        help="where the agent writes its CDI specification; as cdiDir in its settings",
+        help="where the agent writes its CDI specification; the last of cdiSpecDirs in its settings",
     )
     parser.add_argument(
         "--writable-mps-pipes",

@@ -1,12 +1,18 @@
 """What deploy/ ships, read without a cluster: order, bindings, and the few places that name gpuplan's namespace."""
 
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from crds.v1alpha1 import names
-from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
+from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of, objects_of
 
 DEPLOY = MANIFESTS.parent
 ALL = list(manifests_of(MANIFESTS))
@@ -22,15 +28,32 @@ OF_ACCOUNTS = [
 ]
 
 
-def kinds_in_order() -> list[str]:
-    return [body["kind"] for body in ALL]
+def policies_first(objects: Iterable[dict[str, Any]]) -> bool:
+    kinds = [body["kind"] for body in objects]
+    last_policy = max(n for n, kind in enumerate(kinds) if kind.startswith("ValidatingAdmissionPolicy"))
+    first_right = min(n for n, kind in enumerate(kinds) if kind.endswith("RoleBinding"))
+    return last_policy < first_right
 
 
 def test_policies_and_bindings_come_before_the_rights_that_they_narrow() -> None:
-    kinds = kinds_in_order()
-    last_policy = max(n for n, kind in enumerate(kinds) if kind.startswith("ValidatingAdmissionPolicy"))
-    first_right = min(n for n, kind in enumerate(kinds) if kind.endswith("RoleBinding"))
-    assert last_policy < first_right
+    assert policies_first(ALL)
+
+
+def test_the_overlay_of_the_page_keeps_the_order_and_changes_the_image(tmp_path: Path) -> None:
+    shown = re.search(r"```kustomization\n(.*?)```", (DEPLOY / "README.md").read_text(), re.DOTALL)
+    assert shown is not None
+    base = os.path.relpath(DEPLOY, tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(shown[1].replace("../gpuplan/deploy", base))
+    command = [str(Path(sys.executable).with_name("kubectl")), "kustomize", str(tmp_path)]
+    made = list(objects_of(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout))
+
+    images = {
+        container["image"]
+        for body in made
+        for container in body.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ())
+    }
+    assert policies_first(made)
+    assert images == {"registry.example.com/gpuplan:0.1.0"}
 
 
 def test_every_policy_is_bound_to_everything_and_denies() -> None:

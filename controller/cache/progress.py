@@ -14,6 +14,8 @@ from crds.v1alpha1.names import GpuState
 
 FIRST_BACKOFF_SECONDS = 5.0
 LAST_BACKOFF_SECONDS = 600.0
+MOST_FAILURES = 10
+"""No more are counted: the pause is the longest one by then, and a GPU that fails for weeks must not overflow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ class Progress:
         stopped = gpu.stage is Stage.STOPPED and observed_generation >= clock.generation
         if stopped and not clock.stopped and gpu.view.state == GpuState.FAILED:
             clock.back_at = now + min(FIRST_BACKOFF_SECONDS * 2**clock.failures, LAST_BACKOFF_SECONDS)
-            clock.failures += 1
+            clock.failures = min(clock.failures + 1, MOST_FAILURES)
             clock.failed_hash = gpu.item_hash
         clock.stopped = stopped
         deadline = math.inf if clock.since is None else clock.since + self._under_way_seconds

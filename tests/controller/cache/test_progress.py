@@ -76,6 +76,14 @@ def test_failures_back_off_ever_longer() -> None:
     assert not judge(progress, reading("Failed"), 14.0).backing_off
 
 
+def test_a_gpu_that_fails_for_months_is_tried_every_ten_minutes() -> None:
+    progress = Progress(under_way_seconds=300)
+    for failure in range(2_000):
+        judge(progress, reading("Changing"), 1000.0 * failure)
+        assert judge(progress, reading("Failed"), 1000.0 * failure).backing_off
+    assert judge(progress, reading("Failed"), 1_999_000.0).holds_until == 1_999_600.0
+
+
 def test_success_after_all_ends_the_back_off() -> None:
     progress = Progress(under_way_seconds=300)
     judge(progress, reading("Failed"), 0.0)

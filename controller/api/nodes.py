@@ -12,7 +12,7 @@ from controller.model.scheduling import Taint
 from controller.model.views import NodeView
 from crds.v1alpha1 import names
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.spec import MAX_REPLICAS
+from crds.v1alpha1.spec import MAX_GPUS, MAX_REPLICAS
 
 
 def read_node(raw: Raw) -> NodeView | Unreadable:
@@ -53,7 +53,7 @@ def _node(raw: Raw) -> NodeView:
         mps_replicas=replicas(labels)[0],
         shared_by_gib=_by_ack_alone(labels),
         product=labels.get(names.LABEL_PRODUCT, ""),
-        gpu_count=_whole_number(labels.get(names.LABEL_COUNT)),
+        gpu_count=_gpus(labels.get(names.LABEL_COUNT)),
         operator_record=(metadata.get("annotations") or {}).get(names.ANNOTATION_OPERATOR_LABELS),
         features=tuple(sorted(status.get("declaredFeatures") or ())),
     )
@@ -64,6 +64,6 @@ def _by_ack_alone(labels: Mapping[str, str]) -> bool:
     return labels.get(names.LABEL_ACK) == names.Partitioning.MPS and not others & labels.keys()
 
 
-def _whole_number(text: str | None) -> int:
-    """A label's number; labels are free text, and a wrong one must not cost us the node."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else 0
+def _gpus(text: str | None) -> int:
+    """A label's number; labels are free text, and a wrong one must cost neither the node nor memory for so many."""
+    return min(int(text), MAX_GPUS) if text is not None and text.isascii() and text.isdigit() else 0

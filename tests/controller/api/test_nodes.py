@@ -70,10 +70,11 @@ def test_acks_label_alone_means_gib(labels: dict[str, str], by_gib: bool) -> Non
     assert node.shared_by_gib is by_gib
 
 
-def test_a_count_that_is_no_number_is_none() -> None:
-    node = read_node(objects.node(labels={"nvidia.com/gpu.count": "many"}))
+@pytest.mark.parametrize(("label", "count"), [("many", 0), ("8", 8), ("9" * 63, 16)])
+def test_a_count_is_a_number_of_gpus_that_a_plan_can_have(label: str, count: int) -> None:
+    node = read_node(objects.node(labels={"nvidia.com/gpu.count": label}))
     assert isinstance(node, NodeView)
-    assert node.gpu_count == 0
+    assert node.gpu_count == count
 
 
 OURS, NOS, ALT, ACK = (

@@ -16,6 +16,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from kube import apply, errors
+from kube.change_log import ChangeLog
 from kube.event_backlog import EventBacklog, EventContent, EventType, ObjectReference, Series
 from kube.timestamps import api_time
 
@@ -65,6 +66,8 @@ class EventRecorder:
         self._changed = threading.Condition()
         self._stopping = False
         self._given_up = False
+        self._refused = ChangeLog(log)
+        """The answer to each namespace's last Event, where it was refused: the others fail alike, by the thousand."""
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"events of {component}")
 
     def start(self) -> None:
@@ -113,11 +116,14 @@ class EventRecorder:
                 count, written = self._write(content, series.count, emitted)
             except errors.ApiError as error:
                 self.dropped += 1
-                log.warning("event %s about %s was not written: %s", content.reason, content.about.name, error)
+                if self._refused.is_new(str(error.status), content.about.namespace):
+                    lost = "event %s about %s was not written, and others may not be: %s"
+                    log.warning(lost, content.reason, content.about.name, error)
             except Exception:
                 self.dropped += 1
                 log.exception("event %s about %s was not written", content.reason, content.about.name)
             else:
+                self._refused.is_new("", content.about.namespace)
                 with self._changed:
                     series.count = count
                     series.emitted -= written

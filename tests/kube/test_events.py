@@ -1,5 +1,6 @@
 """Events: counted instead of repeated, and never in the caller's way."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -191,6 +192,41 @@ def test_refusals_are_survived(serve: Serve, record: Callable[..., EventRecorder
     recorder.stop()
     assert [event["reason"] for event in store.items.values()] == ["Good"]
     assert recorder.dropped == 1
+
+
+def test_refusals_of_one_namespace_are_logged_once(
+    serve: Serve, record: Callable[..., EventRecorder], caplog: pytest.LogCaptureFixture
+) -> None:
+    refused, store = threading.Event(), LeaseStore()
+    refused.set()
+
+    def route(request: Request) -> Answer:
+        of_pod = request.method == "POST" and request.body["metadata"]["namespace"] == "ns"
+        return (
+            status(403, f"may not create {request.body['metadata']['name']}")
+            if of_pod and refused.is_set()
+            else store(request)
+        )
+
+    recorder = record(serve(route))
+
+    def emit(prefix: str) -> None:
+        before = len(store.items) + recorder.dropped
+        for number in range(20):
+            recorder.emit(POD, "Normal", "Same", f"{prefix} {number}")
+            recorder.emit(NODE, "Normal", "Same", f"{prefix} {number}")
+        eventually(lambda: len(store.items) + recorder.dropped == before + 20, "all Events")
+
+    emit("first")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    refused.clear()
+    emit("second")
+    refused.set()
+    emit("third")
+    assert recorder.dropped == 20
+    assert [message.partition(":")[0] for message in caplog.messages] == [
+        "event Same about p was not written, and others may not be"
+    ] * 2
 
 
 def test_long_names_stay_within_the_limit(serve: Serve, record: Callable[..., EventRecorder]) -> None:

@@ -34,19 +34,23 @@ class Reflector(Generic[T]):
         project: Callable[[dict[str, Any]], T | None],
         on_change: Callable[[Key, T | None, T | None], None],
         params: Query | None = None,
+        on_gap: Callable[[float], None] = lambda _seconds: None,
         optional: bool = False,
         timing: WatchTiming | None = None,
         jitter: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`optional`: that the server does not serve the path is no error, only a copy that stays unlisted."""
+        """`on_gap` is called with the seconds for which nothing was heard, once it can be heard again.
+
+        `optional`: that the server does not serve the path is no error, only a copy that stays unlisted.
+        """
         self.path = path
         self.served = True  # False while an optional path is none that the server knows
         self._optional = optional
         self.synced = threading.Event()  # the first whole list was handed to on_change
         self._last_error = ""
         self._api, self._query = api, dict(params or {})
-        self._project, self._on_change = project, on_change
+        self._project, self._on_change, self._on_gap = project, on_change, on_gap
         self._timing = timing or WatchTiming()
         self._backoff = Backoff(
             first_seconds=self._timing.first_backoff_seconds,
@@ -56,6 +60,7 @@ class Reflector(Generic[T]):
         self._items: dict[Key, T] = {}
         self._clock = clock
         self._current_at = clock()  # until then a list or a watch kept the copy up to date
+        self._gap_ended_at = clock()
         self._opened_at: float | None = None  # when the watch that is open was opened
         self._lock = threading.Lock()  # guards _items and _stream
         self._version: str | None = None  # go on from here; None: list first
@@ -117,6 +122,7 @@ class Reflector(Generic[T]):
         for key in sorted(set(self._items) - listed):
             self._put(key, None)
         if not self._quit.is_set():
+            self._note_gap()
             self._worked()
             self._current_at = self._clock()
             self.synced.set()
@@ -132,6 +138,7 @@ class Reflector(Generic[T]):
         if self._quit.is_set():
             stream.close()
         try:
+            self._note_gap()
             for event in stream:
                 heard = True
                 if event.type != "BOOKMARK":
@@ -152,6 +159,12 @@ class Reflector(Generic[T]):
             # Not even a bookmark in the whole time: perhaps our version lies in the server's future (its storage was
             # restored), and then it would stay silent for ever.
             self._version = None
+
+    def _note_gap(self) -> None:
+        now, since = self._clock(), max(self._current_at, self._gap_ended_at)
+        self._gap_ended_at = now
+        if not self._quit.is_set():
+            self._on_gap(now - since)
 
     def _take(self, item: dict[str, Any], *, deleted: bool) -> Key:
         metadata = item["metadata"]

@@ -40,6 +40,12 @@ class Heartbeats:
         """No agent is expected there any more."""
         self._beats.pop(node, None)
 
+    def excuse(self, seconds: float, now: float) -> None:
+        """No Lease could be seen for so long, until now: that makes no agent silent that was not silent before."""
+        for beat in self._beats.values():
+            if now - seconds < beat.seen_at + self._silent_seconds:
+                beat.seen_at = min(now, beat.seen_at + seconds)
+
     def silent_for(self, node: str, now: float) -> float:
         """Seconds since its Lease last changed, or since its agent is expected."""
         beat = self._beats.get(node)

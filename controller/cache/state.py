@@ -122,6 +122,13 @@ class State(Known):
             self._refresh(node)
         self._awake.set()
 
+    def excuse_agents(self, seconds: float) -> None:
+        """Their Leases could not be watched for so long, until now."""
+        with self._lock:
+            self._plans.heartbeats.excuse(seconds, self._clock())
+            for name in [name for name, view in self._plans.views.items() if not view.agent_alive]:
+                self._refresh(name)
+
     def observe_lease(self, node: str, version: str | None) -> None:
         """The Lease of a node's agent, whatever is in it; None: it is gone."""
         with self._lock:

@@ -46,7 +46,7 @@ class Watches:
                 project=state.read_plan,
                 on_change=lambda key, _old, new: state.observe_plan(key[1], new),
             ),
-            Reflector(api, leases, project=read_beat, on_change=self._lease_changed),
+            Reflector(api, leases, project=read_beat, on_change=self._lease_changed, on_gap=state.excuse_agents),
             Reflector(
                 api,
                 paths.PODS,

@@ -161,6 +161,21 @@ def test_leases_may_fail_for_less_long_than_agents_may_be_silent(
     assert allowed == [60.0, 60.0, 60.0, leases]
 
 
+def test_agents_are_excused_for_what_the_watch_of_their_leases_missed(
+    world: ControllerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = Bench(world.cluster).state
+    gaps: list[float] = []
+    monkeypatch.setattr(state, "excuse_agents", gaps.append)
+    found = Watches(world.cluster.api, state, namespace=NAMESPACE, agent_silent_seconds=60)
+    found.start()
+    try:
+        eventually(found.current, "all watches")
+        assert gaps
+    finally:
+        found.stop()
+
+
 def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: ControllerWorld) -> None:
     world.cluster.node(node("n1"))
     first = world.start("one", leaderElection=QUICK_ELECTION)

@@ -89,6 +89,35 @@ def test_a_copy_ages_while_it_is_not_watched(serve: Serve, watch: Callable[..., 
     assert watched.reflector.last_error == ""
 
 
+@pytest.mark.parametrize("then", [status(503), status(410)])
+def test_how_long_nothing_was_heard_is_reported(serve: Serve, watch: Callable[..., Watched], then: Answer) -> None:
+    clock, refused = Clock(), threading.Event()
+    opened: list[Stream] = []
+
+    def route(request: Request) -> Answer:
+        if refused.is_set():
+            return then
+        if not request.query.get("watch"):
+            return page(7)
+        opened.append(Stream())
+        return opened[-1]
+
+    timing = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
+    server = serve(route)
+    watched = watch(server, timing=timing, clock=clock)
+    eventually(lambda: watched.reflector._opened_at, "the watch to be open")
+    clock.now += 1000
+    refused.set()
+    before = len(server.requests)
+    opened[0].end()
+    eventually(lambda: len(server.requests) > before, "a refused watch")
+    assert sum(watched.gaps) == 0
+    clock.now += 300
+    refused.clear()
+    eventually(lambda: len(opened) > 1, "the second watch")
+    eventually(lambda: sum(watched.gaps) == 300, "the gap")
+
+
 def test_a_copy_ages_while_its_watches_end_at_once(serve: Serve, watch: Callable[..., Watched]) -> None:
     clock = Clock()
 

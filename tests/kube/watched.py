@@ -63,11 +63,13 @@ class Watched:
         **params: str,
     ) -> None:
         self.changes: queue.Queue[Change] = queue.Queue()
+        self.gaps: list[float] = []
         self.reflector: Reflector[str] = Reflector(
             clients.for_url(server.url),
             PATH,
             project=phase_of,
             on_change=self.changed,
+            on_gap=self.gaps.append,
             params=params,
             timing=timing,
             jitter=lambda: 1.0,

@@ -26,6 +26,42 @@ def test_deadlines_pass_by_themselves() -> None:
     assert bench.triggers() == ("node n1",)
 
 
+def test_an_agent_falls_not_silent_while_no_lease_could_be_watched() -> None:
+    bench = StateBench()
+    settled(bench)
+    bench.clock.now += 50
+    bench.state.tick()
+    bench.clock.now += 300
+    bench.state.excuse_agents(300)
+    bench.state.tick()
+    assert bench.state.plan_views()["n1"].agent_alive
+    bench.clock.now += 10
+    bench.state.tick()
+    assert not bench.state.plan_views()["n1"].agent_alive
+    assert bench.state.agent_silent_for("n1") == 60
+
+
+def test_an_agent_that_was_judged_silent_meanwhile_is_alive_again() -> None:
+    bench = StateBench()
+    settled(bench)
+    bench.clock.now += 70
+    bench.state.tick()
+    assert not bench.state.plan_views()["n1"].agent_alive
+    bench.state.excuse_agents(30)
+    assert bench.state.plan_views()["n1"].agent_alive
+
+
+def test_an_outage_brings_no_silent_agent_back() -> None:
+    bench = StateBench()
+    settled(bench)
+    bench.clock.now += 60
+    bench.state.tick()
+    bench.clock.now += 300
+    bench.state.excuse_agents(300)
+    assert not bench.state.plan_views()["n1"].agent_alive
+    assert bench.state.agent_silent_for("n1") == 360
+
+
 @pytest.mark.parametrize(
     ("labels", "silent"),
     [

@@ -6,7 +6,7 @@ going on, do the nodes have the CPU, which release would help. Where nodes are l
 those count; nodes of the other kind are a hint in the details. Never changes the board.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,18 +83,27 @@ class _Explainer:
         self._able: dict[Wants, _Able] = {}
         self._no_gpu: dict[Wants, Answer] = {}
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
+        self._answers: dict[Hashable, Answer] = {}
+        """Thousands of pods wait for the same reason, and to find it takes a look at every node."""
 
     def explain(self, assignment: Assignment) -> Answer:
         broken = about_broken(assignment.pod, self._gangs)
         if broken is not None:
             return broken
-        found, able = self._answer(assignment), self._able_nodes(assignment.wants)
+        if self._reserved is not None and assignment is self._reserved.assignment:
+            return self._with_hint(assignment, self._reserved.to_owner)
+        alike = self._constrained.alike(assignment)
+        found = self._answers.get(alike)
+        if found is None:
+            found = self._answers[alike] = self._with_hint(assignment, self._answer(assignment))
+        return found
+
+    def _with_hint(self, assignment: Assignment, found: Answer) -> Answer:
+        able = self._able_nodes(assignment.wants)
         hint = also(able.others) if able.nodes else ""
         return found._replace(detail=f"{found.detail} {hint}".strip())
 
     def _answer(self, assignment: Assignment) -> Answer:
-        if self._reserved is not None and assignment is self._reserved.assignment:
-            return self._reserved.to_owner
         wants = assignment.wants
         able = self._able_nodes(wants)
         if not able.nodes:

@@ -8,9 +8,9 @@ only lower what is possible. Never smaller than what some plan can place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 
 from controller.model.demand import Demand
 from controller.planner.board.assignment import Assignment
@@ -23,6 +23,8 @@ from partitioning.resources import WHOLE
 from partitioning.states import StateTable, state_table
 
 _STEPS = 10
+_PAIRED = 20
+"""So many measures, the scarcest, are weighed against each other: pods may request hundreds of sizes of MPS slices."""
 _SLACK = 1e-9
 """Rounding of floats must never make the bound too small."""
 _NOTHING = 1e-6
@@ -42,9 +44,14 @@ def upper_bound(board: Board, assignments: Sequence[Assignment]) -> int:
 
 def _bound(board: Board, assignments: Sequence[Assignment]) -> int:
     kinds = _kinds(assignments)
-    scarce = [costs for costs in _measures(board, kinds) if _total(kinds, costs) > 1]
-    best = len(assignments)
-    for one, other in combinations_with_replacement(scarce, 2):
+    measures = _measures(board, kinds)
+    possible = [number for number in range(len(kinds)) if all(costs[number] <= 1 + _SLACK for costs in measures)]
+    kinds = [kinds[number] for number in possible]
+    measures = [[costs[number] for number in possible] for costs in measures]
+    scarce = sorted((costs for costs in measures if _total(kinds, costs) > 1), key=lambda costs: -_total(kinds, costs))
+    best = sum(count for _, count in kinds)
+    alone = ((costs, costs) for costs in scarce[_PAIRED:])
+    for one, other in chain(combinations_with_replacement(scarce[:_PAIRED], 2), alone):
         for step in range(_STEPS + 1) if one is not other else (_STEPS,):
             weight = step / _STEPS
             costs = [a * weight + b * (1 - weight) for a, b in zip(one, other, strict=True)]
@@ -86,7 +93,8 @@ def _measures(board: Board, kinds: Kinds) -> list[list[float]]:
     pools = [
         (pool, Counter([device.state for device in pool.devices])) for group in board.groups for pool in group.pools
     ]
-    for weights in _gpu_weights(board, [pool for pool, _ in pools]):
+    requested = {name for demand, _ in kinds for name, _ in demand.wants}
+    for weights in _gpu_weights([name for name in board.sizes if name in requested], [pool for pool, _ in pools]):
         taken = [sum(count * weights.get(name, 0) for name, count in demand.wants) for demand, _ in kinds]
         found.append(_relative(taken, sum(_capacity_of(pool, states, weights) for pool, states in pools)))
     return found
@@ -96,11 +104,11 @@ def _relative(taken: Sequence[float], capacity: float) -> list[float]:
     return [amount / (capacity or _NOTHING) for amount in taken]
 
 
-def _gpu_weights(board: Board, pools: Sequence[Pool]) -> list[Weights]:
+def _gpu_weights(requested: Iterable[str], pools: Sequence[Pool]) -> list[Weights]:
     """Each resource alone, then slices of MIG by compute and by memory, then memory of MPS."""
     mig = [pool for pool in pools if isinstance(pool, MigPool)]
     mps = {name: float(gb) for pool in pools if isinstance(pool, MpsPool) for name, gb in pool.sizes_gb.items()}
-    alone: list[Weights] = [{name: 1.0} for name in board.sizes]
+    alone: list[Weights] = [{name: 1.0} for name in requested]
     return [*alone, _least(mig, lambda spec: spec.compute_slices), _least(mig, lambda spec: spec.size), mps]
 
 

@@ -9,7 +9,7 @@ pods whose partitions need several GPUs get no reservation.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.model.views import PartitionView
@@ -49,11 +49,16 @@ class Ageing:
 def reserve_gpu(board: Board, assignments: Sequence[Assignment], ageing: Ageing) -> GpuReservation | None:
     """`assignments` are those of one level, after they were placed. At most one of them is helped, placed or not."""
     waiting = [one for one in assignments if not one.placed and _may_reserve(one, ageing)]
+    in_vain: set[Hashable] = set()
     for assignment in sorted(waiting, key=_age):
+        alike = ageing.constrained.alike(assignment)
+        if alike in in_vain:
+            continue
         yielding = [one for one in assignments if _yields(one, assignment, ageing)]
         device = _nearest(board, assignment, yielding, ageing)
         if device is not None:
             return _reserve(board, assignment, device, yielding, ageing.constrained)
+        in_vain.add(alike)
     return None
 
 

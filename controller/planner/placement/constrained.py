@@ -46,6 +46,10 @@ class ConstrainedPlacement:
         """Whether it must be placed here."""
         return assignment.pod.uid in self._single
 
+    def alike(self, assignment: Assignment) -> Hashable:
+        """Equal for pods that fit exactly where the other fits, whatever decides that."""
+        return (assignment.shape, _twin_key(assignment.pod) if assignment in self else None)
+
     def place_on(self, assignment: Assignment, node: int, reach: Reach) -> bool:
         """Place a pod, constrained or not, on this node, if it passes the filters there."""
         if assignment not in self:
@@ -60,7 +64,7 @@ class ConstrainedPlacement:
         self._catch_up()
         failed: set[Hashable] = set()
         for assignment in sorted(assignments, key=lambda one: bool(self._unknown(one))):
-            kind = (assignment.shape, _twin_key(assignment.pod))
+            kind = self.alike(assignment)
             if kind in failed:
                 continue
             nearest_first = [Reach.UNDER_WAY, Reach.CHANGED, Reach.NEW] if reach is Reach.NEW else [reach]

@@ -1,0 +1,74 @@
+"""What a pass costs: alike pods are judged once however many nodes there are, and no request makes a pass endless."""
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.model.scheduling import LabelSelector, PodAffinityTerm
+from controller.model.snapshot import Snapshot
+from controller.planning import plan
+from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
+
+AWAY = PodAffinityTerm(
+    topology_key="kubernetes.io/hostname",
+    selector=LabelSelector(requirements=()),
+    namespaces=("team",),
+    namespace_selector=None,
+)
+WAITING: dict[str, dict[str, Any]] = {
+    "no GPU has room": {},
+    "no node is large enough": {"cpu": 10**9},
+    "no node matches": {"selector": {"pool": "none"}},
+    "others keep it away": {"anti_affinity": (AWAY,)},
+    "it needs several GPUs": {"partitions": ("3g.20gb", 3)},
+}
+
+
+def waiting(nodes: int, pods: int, **more: Any) -> Snapshot:
+    """Alike pods, none of which has a place: each node's GPU is in use."""
+    names = [f"node-{number:03}" for number in range(nodes)]
+    servers = [server(name, mig(used=[("7g.40gb", 0)])) for name in names]
+    held = [holder(name, "7g.40gb", name=f"on-{name}") for name in names]
+    partitions, away = more.pop("partitions", "3g.20gb"), more.pop("anti_affinity", ())
+    pending = [replaced(pod(f"pod-{number:03}", partitions, **more), anti_affinity=away) for number in range(pods)]
+    return cluster(*servers, pods=held, pending=pending)
+
+
+def calls(snapshot: Snapshot) -> int:
+    """Of Python functions in one pass: unlike its time, the same on every machine."""
+    found = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal found
+        found += event == "call"
+
+    plan(snapshot)  # what is remembered between passes does not count
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        plan(snapshot)
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+@pytest.mark.parametrize("aged", [False, True])
+@pytest.mark.parametrize("why", WAITING)
+def test_a_further_pod_that_waits_costs_the_same_on_any_number_of_nodes(why: str, aged: bool) -> None:
+    costs = []
+    for nodes in (4, 24):
+        few, many = (waiting(nodes, pods, **WAITING[why]) for pods in (10, 30))
+        uids = frozenset(one.uid for one in many.pending) if aged else frozenset()
+        costs.append(calls(replace(many, aged=uids)) - calls(replace(few, aged=uids)))
+    assert costs[1] <= 1.2 * costs[0]
+
+
+@pytest.mark.parametrize("least_gb", [1, 1000])
+def test_a_pass_ends_soon_although_every_pod_requests_another_size(least_gb: int) -> None:
+    pending = [pod(f"pod-{number:03}", f"{least_gb + number}gb") for number in range(400)]
+    result = plan(cluster(server("node-1", mps(0), mps(1), partitioning="mps"), pending=pending))
+
+    assert len(result.placed) <= result.bound <= (20 if least_gb == 1 else 0)
+    assert calls(cluster(server("node-1", mps(), partitioning="mps"), pending=pending)) < 1_000_000

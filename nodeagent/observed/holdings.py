@@ -24,6 +24,8 @@ from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
 from nodeagent.observed.usage import Votes, lists_all_of
 
 log = logging.getLogger(__name__)
+FORGOTTEN_SECONDS = 2.0
+"""A new pod is in watch and List, with its devices, within this time."""
 
 
 @with_config(WIRE)
@@ -49,6 +51,8 @@ class Memory:
     """UIDs of ended pods that the checkpoint still mentions."""
     dropped: tuple[Holding, ...] = ()
     """Ids that pods were observed with before the List showed others under their names."""
+    forgotten: tuple[str, ...] = ()
+    """Ids that the List has lost while the pod that it showed with them lives: the kubelet takes them for free."""
     version: Literal[1] = 1
 
 
@@ -67,6 +71,7 @@ class Holdings:
         self._pods = {holding.uid: holding for holding in self._saved.pods}
         self._dropped = {holding.uid: holding for holding in self._saved.dropped}
         self._answered, self._ended = self._saved.answered, self._saved.ended
+        self._forgotten = self._saved.forgotten
         self.problem = ""
         """Why the memory is not on disk; while it is not, nothing may be destroyed on its evidence."""
 
@@ -82,6 +87,7 @@ class Holdings:
         if pods.synced:
             self._remember(pods, listed)
             self._forget(pods)
+            self._forgotten = self._lost_by(pods, listed)
         entries = tuple(checkpoint)
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
@@ -95,7 +101,7 @@ class Holdings:
                 doubtful.setdefault(device_id, why)
         self._ages.end_pass()
         self._save()
-        return Votes(held=held, known=known, doubtful=doubtful)
+        return Votes(held=held, known=known, doubtful=doubtful, forgotten=self._forgotten)
 
     def lost(self, ledger: Path) -> str:
         """Why nothing may be believed free: an earlier ledger or memory was lost, and with it holders not in List.
@@ -115,7 +121,9 @@ class Holdings:
     def _save(self) -> None:
         pods = tuple(holding for _, holding in sorted(self._pods.items()))
         dropped = tuple(holding for _, holding in sorted(self._dropped.items()))
-        memory = Memory(pods=pods, answered=self._answered, ended=self._ended, dropped=dropped)
+        memory = Memory(
+            pods=pods, answered=self._answered, ended=self._ended, dropped=dropped, forgotten=self._forgotten
+        )
         self.problem = ""
         if memory != self._saved:
             try:
@@ -171,6 +179,20 @@ class Holdings:
                 del self._pods[uid]
                 # Its line in the checkpoint is no other pod's, and as old.
                 self._ended = (*self._ended, uid)
+
+    def _lost_by(self, pods: ObservedPods, listed: Listed | NoAnswer) -> tuple[str, ...]:
+        """A kubelet whose checkpoint was lost, or for which a phase was patched, lists a pod without its devices for as
+        long as it runs, and gives them to the next pod. A new pod of the same name is listed so only for a moment."""
+        found = set(self._forgotten).intersection(i for holding in self._pods.values() for i in holding.ids)
+        if isinstance(listed, NoAnswer):
+            return tuple(sorted(found))
+        shown = listed.ids()
+        for pod in pods.pods:
+            holding, containers = self._pods.get(pod.uid), listed.pods.get(pod.key)
+            if holding is not None and containers is not None and not lists_all_of(pod, containers):
+                lost = (i for i in holding.ids if i not in shown)
+                found |= {i for i in lost if self._ages.seconds("lost by", pod.uid, i) >= FORGOTTEN_SECONDS}
+        return tuple(sorted(found - shown))
 
     def _dropped_doubts(self, pods: ObservedPods) -> dict[str, str]:
         """As long as for a pod that vanished: the containers of the earlier pod may run on for its grace period."""

@@ -48,6 +48,11 @@ class Listed:
 
     pods: Mapping[tuple[str, str], Mapping[str, Held]] = field(default_factory=lambda: MappingProxyType({}))
 
+    def ids(self) -> frozenset[str]:
+        """Of all pods."""
+        containers = (held for pod in self.pods.values() for held in pod.values())
+        return frozenset(device_id for held in containers for ids in held.values() for device_id in ids)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocatable:

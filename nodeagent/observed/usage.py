@@ -6,7 +6,7 @@ complete List shows no holder and no other witness contradicts it. NVML's proces
 destruction. Pure: must never read anything itself.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -35,6 +35,8 @@ class Verdict:
     why: str = ""
     other_id: str = ""
     """The id under which it is held, or may be, where that is not its own: the kubelet counts its own id as free."""
+    forgotten: bool = False
+    """Held under its own id, which the kubelet counts as free all the same: it has lost its record of the holder."""
 
     @property
     def free(self) -> bool:
@@ -51,6 +53,8 @@ class Votes:
     """All ids that a pod was observed with, by its UID: another pod may have its name by now."""
     doubtful: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Why its use is not known."""
+    forgotten: Collection[str] = ()
+    """Held by pods that the kubelet listed with them once, and lists without them since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +69,13 @@ class Usage:
     """Why nothing is known of a resource's other ids."""
     blind: str = ""
     """Why nothing is known of any id."""
+    forgotten: Collection[str] = ()
+    """Held ids that the kubelet takes for free."""
 
     def of(self, partition: Partition, slices: Container[str] = frozenset()) -> Verdict:
         """`slices` are the ids of our MPS slices: those of replicas have the form of other plugins' ids."""
         if partition.id in self.held:
-            return Verdict(use=Use.USED, pod=self.held[partition.id])
+            return Verdict(use=Use.USED, pod=self.held[partition.id], forgotten=partition.id in self.forgotten)
         if other_id := _other_id(partition, self.held, slices):
             return Verdict(use=Use.USED, pod=self.held[other_id], other_id=other_id)
         if other_id := _other_id(partition, self.doubtful, slices):
@@ -113,7 +119,7 @@ def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Votes, *, too_ea
                 held[device_id] = f"{namespace}/{name}"
     blind = too_early or _blind(pods, listed)
     short = shortfalls(pods, listed, votes) if isinstance(listed, Listed) else {}
-    return Usage(held=held, doubtful=votes.doubtful, short=short, blind=blind)
+    return Usage(held=held, doubtful=votes.doubtful, short=short, blind=blind, forgotten=votes.forgotten)
 
 
 def shortfalls(pods: ObservedPods, listed: Listed, votes: Votes) -> dict[str, str]:

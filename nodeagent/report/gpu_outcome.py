@@ -194,7 +194,8 @@ def _holder(partition: Partition, verdict: Verdict) -> str:
         return f"{partition.title} has compute instances that gpuplan did not create: {remedy}"
     if verdict.pod:
         given_as = f", which got it as {verdict.other_id}" if verdict.other_id else ""
-        return f"{partition.title} is held by pod {verdict.pod}{given_as}"
+        lost = ", of which the kubelet has lost its record, so that no further pod may get it: delete the pod"
+        return f"{partition.title} is held by pod {verdict.pod}{lost if verdict.forgotten else given_as}"
     if verdict.use is Use.USED:
         return f"{partition.title} is in use: {verdict.why}"
     return f"whether {partition.title} is in use is not known: {verdict.why}"

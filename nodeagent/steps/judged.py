@@ -38,7 +38,7 @@ class JudgedGpu:
 
     def _may_advertise(self, partition: Partition) -> bool:
         verdict = self.verdict(partition)
-        if verdict.other_id:
+        if verdict.other_id or verdict.forgotten:
             # The kubelet takes the id that we advertise for free, and would give it to a second pod.
             return False
         if partition.kind is not DeviceKind.WHOLE or verdict.free or verdict.pod:

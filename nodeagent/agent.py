@@ -107,8 +107,10 @@ class Agent:
     def _worked(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
         """On a node that our own device plugin serves."""
         changes = _changes(desired, observation)
-        # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids.
-        acting = () if self.advertiser.rival(observation) else changes.values()
+        # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids. And
+        # without its Node it is not known whether the node is enabled.
+        unknown = observation.readings.node is None
+        acting = () if unknown or self.advertiser.rival(observation) else changes.values()
         newest = self.observer.cache.newest_spec_version
         actuated = self.actuator.run_all(acting, spec_version=desired.spec_version, newest=newest)
         if any(done.acted for done in actuated.values()):

@@ -15,6 +15,7 @@ from nodeagent.desired.target import Disabled, Refused, Unchanged
 from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import InUseError
 from nodeagent.hardware.partitions import Partition
+from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.orphans import Orphans
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, fault
@@ -112,6 +113,12 @@ def _state(
         return GpuState.READY, Reason.CONFIRMED, ""
     state = GpuState.FAILED if stage.failed else GpuState.ADVERTISING
     return state, stage.reason, stage.message
+
+
+def unread_node_note(node: ObservedNode | None, change: GpuChange) -> str:
+    if node is not None or not change.acts:
+        return ""
+    return "nothing is changed until this Node was read from the API, for it may not be enabled any more"
 
 
 def unhealthy_note(partitions: Iterable[PartitionOutcome]) -> str:

@@ -22,6 +22,7 @@ from nodeagent.report.gpu_outcome import (
     orphan_notes,
     partition_outcome,
     unhealthy_note,
+    unread_node_note,
 )
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult, PassWork
 from nodeagent.report.release import release
@@ -96,6 +97,7 @@ class Outcomes:
             confirmed_hash=work.confirmed.get(uuid, ""),
             partitions=partitions,
             notes=(
+                unread_node_note(work.observation.readings.node, change),
                 unhealthy_note(partitions),
                 *half_made,
                 *orphan_notes(orphans.get(uuid, ())),

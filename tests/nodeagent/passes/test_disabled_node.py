@@ -237,3 +237,20 @@ def test_agent_whose_label_a_person_takes_gives_nothing_out_any_more(halves: Wor
     halves.settle()
     assert handed_back(halves)[:2] == ("False", "WaitingForRelease")
     assert halves.advertised() == {}
+
+
+def test_nothing_is_changed_before_it_is_known_whether_the_node_is_enabled(halves: World) -> None:
+    disable(halves)
+    halves.settle()
+    halves.apply(mig(0, ("7g.80gb", 0)))
+    halves.restart()
+    halves.latest_node.on_event(None, None, None)
+    halves.agent.reconcile()
+
+    assert halves.layout() == "3g.40gb at 0, 3g.40gb at 4"
+    assert "nothing is changed until this Node was read" in halves.gpu_status()["message"]
+    halves.settle()
+    assert halves.layout() == "3g.40gb at 0, 3g.40gb at 4"
+    label(halves, gpu_partitioning="mig")
+    halves.settle()
+    assert halves.layout() == "7g.80gb at 0"

@@ -168,7 +168,8 @@ class Advertiser:
         config = understood(delivery.apply(config), readings.loaded)
         rival = self.rival(observation)
         recalled = "" if rival else _recalled(observation, config)
-        if rival or recalled:
+        if rival or recalled or observation.disabled:
+            # Also what is known of a GPU that does not even report its UUID.
             config = withdraw_all(config)
         late = self._write(config, observation, guarded=not rival)
         return late or rival or recalled or delivery.reason, delivery

@@ -22,6 +22,9 @@ def release(work: PassWork) -> Release:
     if observation.driver_problem is not None:
         why = f"whether pods use GPUs of this node is not known: {observation.driver_problem}"
         return _waits(Reason.USE_UNKNOWN, why)
+    if unread := [gpu for gpu in observation.gpus if not gpu.uuid]:
+        why = "; ".join(f"GPU {gpu.index}: {gpu.problem}" for gpu in unread)
+        return _waits(Reason.USE_UNKNOWN, f"whether pods use a GPU that cannot be read is not known: {why}")
     waiting = [(index, change) for index, change in sorted(work.changes.items()) if change.blocking]
     in_the_way = [f"GPU {index}: {holders(change)}" for index, change in waiting]
     # NVIDIA's plugin goes on serving them.

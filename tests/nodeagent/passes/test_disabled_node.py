@@ -254,3 +254,22 @@ def test_nothing_is_changed_before_it_is_known_whether_the_node_is_enabled(halve
     label(halves, gpu_partitioning="mig")
     halves.settle()
     assert halves.layout() == "7g.80gb at 0"
+
+
+def test_a_gpu_that_does_not_report_its_uuid_is_withdrawn_and_keeps_the_node_from_being_handed_back(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(plain(), plain())
+    world.apply(whole(0), whole(1))
+    enabled(world)
+    incidents.lose(world.machine, world.gpu(1).uuid)
+    world.restart()
+    world.settle()
+
+    disable(world)
+    for _ in range(6):
+        world.run()
+        assert handed_back(world)[0] == "False"
+
+    assert world.plugin.config.advertised() == ()
+    assert "whether pods use a GPU that cannot be read is not known: GPU 1: " in handed_back(world)[2]

@@ -91,14 +91,21 @@ def _unchanged(target: Unchanged | Refused, judged: JudgedGpu) -> GpuChange:
         withdraw = tuple(p for p in judged.partitions if p.id in judged.withdrawn)
         return GpuChange(gpu=gpu, target=target, advertise=advertise, withdraw=withdraw)
     usable = tuple(p for p in judged.partitions if p.advertisable)
+    planned = target.planned if isinstance(target, Unchanged) else None
     # Hopper forgets its MIG mode at a reboot: a pod that got the GPU whole would keep people from turning it on again.
     waits_for_mode = isinstance(target, Refused) and target.reason is Reason.MIG_MODE_DISABLED
-    if not judged.partitions and not gpu.mig_enabled and not waits_for_mode:
+    # Paused slices, of which a new driver left none: a pod that got the GPU whole would keep them from coming back.
+    waits_for_slices = isinstance(planned, MpsTarget)
+    if not (judged.partitions or gpu.mig_enabled or waits_for_mode or waits_for_slices):
         # Ours is the only plugin of the node: an unplanned, unpartitioned GPU must not be lost to pods.
         usable = (whole(gpu),)
     advertise, withdraw = judged.split_advertisable(usable)
     leftover = [i for i in gpu.instances if i.half_made and i.placed in judged.unfinished]
-    would = gpu_change(target.planned, judged) if isinstance(target, Unchanged) and target.planned else None
+    would = gpu_change(planned, judged) if planned else None
+    missing = would.missing if would else ()
+    if isinstance(planned, MpsTarget):
+        # Slices begin to exist when they are advertised: what would be so at once is not there now.
+        missing = _slice_titles(_match(planned.slices, judged)[1])
     return GpuChange(
         gpu=gpu,
         target=target,
@@ -106,8 +113,8 @@ def _unchanged(target: Unchanged | Refused, judged: JudgedGpu) -> GpuChange:
         withdraw=withdraw,
         destroy=tuple(leftover),
         blocking=judged.with_verdicts(withdraw),
-        missing=would.missing if would else (),
-        differs=would is not None and not would.converged,
+        missing=missing,
+        differs=would is not None and (bool(missing) or not would.converged),
     )
 
 

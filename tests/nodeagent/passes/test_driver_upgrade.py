@@ -152,3 +152,23 @@ def test_slices_that_the_plan_does_not_list_are_not_forgotten(make_world: MakeWo
     world.settle()
 
     assert world.advertised() == {"nvidia.com/gpu-4gb": 2}
+
+
+def test_paused_slices_that_the_new_driver_left_out_do_not_become_a_whole_gpu(make_world: MakeWorld) -> None:
+    world = make_world((T4, {}))
+    world.apply(mps(0, 4, 4), paused=True)
+    world.settle()
+    world.apply(mps(0, 4, 4))
+    world.settle()
+    world.apply(mps(0, 4, 4), paused=True)
+    label(world, {UPGRADE_STATE: "pod-restart-required"})
+    world.settle()
+
+    label(world, {})
+    world.settle()
+    assert world.advertised() == {}
+    assert world.found() == ("Changing", "Paused")
+
+    world.apply(mps(0, 4, 4))
+    world.settle()
+    assert world.advertised() == {"nvidia.com/gpu-4gb": 2}

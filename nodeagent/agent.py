@@ -128,9 +128,13 @@ class Agent:
 
     def _confirm(self, result: PassResult) -> None:
         for outcome in result.outcomes:
-            if outcome.gpu is not None and not outcome.managed:
+            if outcome.gpu is None:
+                continue
+            # On the way to another item the agent itself changes what was confirmed.
+            leaves = outcome.item_hash != outcome.plan_hash and result.work.changed(outcome.index)
+            if leaves or not outcome.managed:
                 self.confirmations.forget(outcome.gpu.uuid)
-            elif outcome.gpu is not None and outcome.state is GpuState.READY:
+            elif outcome.state is GpuState.READY:
                 self.confirmations.confirm(outcome.gpu.uuid, outcome.item_hash)
 
 

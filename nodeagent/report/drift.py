@@ -2,7 +2,8 @@
 
 Takes what the actuator did and which item of each GPU was confirmed last, returns one `Repair` per GPU: what it
 destroyed there appeared outside gpuplan, and what it created had vanished. A change that this agent began itself, for
-another item, and a reboot, which takes MIG instances along, are no drift. Must never decide what is repaired.
+another item, a reboot, which takes MIG instances along, and what became of a GPU that could not be read are no drift.
+Must never decide what is repaired.
 """
 
 from collections.abc import Mapping
@@ -38,18 +39,20 @@ class DriftWatch:
     def __init__(self) -> None:
         self._plan_uid = ""
         self._ours: set[str] = set()
-        """GPUs whose hardware this agent, a reboot or a new driver has changed since their item was confirmed."""
+        """GPUs whose hardware this agent, a reboot, a new driver or a fault may have changed since their item was
+        confirmed."""
         self._boot_id = self._driver_version = ""
 
     def repairs(self, result: PassResult) -> list[Repair]:
         self._begin(result.observation.plan)
         found = []
-        excused = self._restarted(result) or result.observation.readings.node is None
+        excused = self._restarted(result)
         for outcome in result.outcomes:
             if outcome.gpu is None or not outcome.managed:
                 continue
             uuid = outcome.gpu.uuid
-            if excused or result.work.confirmed.get(uuid, "") != outcome.item_hash:
+            # A GPU that cannot be read may be reset by the driver or by a person, as its message requests.
+            if excused or outcome.gpu.problem or result.work.confirmed.get(uuid, "") != outcome.item_hash:
                 self._ours.add(uuid)
             elif uuid not in self._ours and (repair := _repair(outcome, result)):
                 found.append(repair)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
 from nodeagent.desired.items import DesiredItems
+from nodeagent.desired.target import Disabled, Refused, Unchanged
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observation import Observation
@@ -67,6 +68,15 @@ class PassWork:
     advertised: Advertised
     confirmed: Mapping[str, str]
     """Hash of the item that was confirmed before this pass, by GPU UUID."""
+
+    def changed(self, index: int) -> bool:
+        """Whether this pass changed a GPU, or what is advertised of it, for its item."""
+        change = self.changes[index]
+        done = self.actuated.get(change.gpu.uuid)
+        if isinstance(change.target, Refused | Unchanged | Disabled):
+            return False
+        before = {d for d in self.observation.readings.config.advertised() if d.gpu == change.gpu.uuid}
+        return (done is not None and done.acted) or {p.device for p in change.advertise} != before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

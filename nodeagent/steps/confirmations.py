@@ -29,5 +29,5 @@ class Confirmations:
         self._hashes[gpu_uuid] = item_hash
 
     def forget(self, gpu_uuid: str) -> None:
-        """The GPU is in no plan any more."""
+        """The GPU is in no plan any more, or on its way to another item."""
         self._hashes.pop(gpu_uuid, None)

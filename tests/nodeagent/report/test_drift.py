@@ -6,6 +6,7 @@ import pytest
 
 from nodeagent.hardware.nvml import NvmlDriver
 from partitioning.layouts import Instance
+from tests import incidents
 from tests.nodeagent.conftest import MakeWorld, empty
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
@@ -106,6 +107,46 @@ def test_a_plan_that_returns_before_the_other_was_confirmed_is_no_drift(world: W
 
     assert world.layout() == "3g.40gb at 4"
     assert repairs(world) == []
+    create_by_hand()
+    world.settle()
+    assert len(repairs(world)) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_plan_that_returns_while_a_pod_keeps_the_other_from_being_confirmed_is_no_drift(
+    world: World, restarted: bool
+) -> None:
+    first = mig(0, ("1g.10gb", 0), ("3g.40gb", 4))
+    world.apply(first)
+    world.settle()
+    world.pod("nvidia.com/mig-3g.40gb")
+    world.settle()
+    world.apply(mig(0, ("2g.20gb", 0), ("2g.20gb", 4)))
+    world.settle()
+    assert (world.layout(), world.found()[0]) == ("2g.20gb at 0, 3g.40gb at 4", "WaitingForRelease")
+    if restarted:
+        world.restart()
+    world.apply(first)
+
+    drifted = []
+    while world.found()[0] != "Ready":
+        world.run()
+        drifted.append(world.condition("Drifted")["status"])
+    assert set(drifted) == {"False"}
+    assert repairs(world) == []
+    assert world.layout() == "1g.10gb at 0, 3g.40gb at 4"
+
+
+def test_a_gpu_that_is_reset_after_it_was_lost_is_no_drift(world: World) -> None:
+    uuid = world.gpu().uuid
+    incidents.lose(world.machine, uuid)
+    world.settle(5)
+    incidents.find_again(world.machine, uuid)
+    destroy_by_hand()
+    world.settle()
+    assert world.layout() == "3g.40gb at 4"
+    assert repairs(world) == []
+
     create_by_hand()
     world.settle()
     assert len(repairs(world)) == 1

@@ -32,6 +32,8 @@ class RefusedAllocate:
     """Why an Allocate gets no device; the kubelet shows the sentence to the pod's user, and never retries."""
 
     sentence: str
+    by_request: bool = False
+    """For what the pod requests, whatever becomes of partitions."""
 
 
 ANSWER_SECONDS = 10.0  # within which a kubelet has taken the answer of an Allocate; milliseconds where it is not busy
@@ -123,13 +125,13 @@ class DeviceLists:
     def allocating(self, resource: str, ids: Collection[str]) -> Iterator[tuple[Device, ...] | RefusedAllocate]:
         """Hold the ids as being allocated, unless they are refused."""
         with self._condition:
-            sentence = self._refusal(resource, ids)
-            if sentence is None:
+            refused = self._refusal(resource, ids)
+            if refused is None:
                 devices = tuple(sorted((self._by_id[id_] for id_ in ids), key=lambda device: device.sort_key))
                 self._running.update(ids)
                 self._handed_out.update({(resource, id_): self._clock() for id_ in ids})
-        if sentence is not None:
-            yield RefusedAllocate(sentence)
+        if refused is not None:
+            yield refused
             return
         try:
             yield devices
@@ -170,36 +172,46 @@ class DeviceLists:
                 del self._handed_out[key]
         return set(self._handed_out)
 
-    def _refusal(self, resource: str, ids: Collection[str]) -> str | None:
+    def _refusal(self, resource: str, ids: Collection[str]) -> RefusedAllocate | None:
         for id_ in sorted(ids):
-            device = self._by_id.get(id_)
-            if id_ in self._config.withdrawn:
-                return (
-                    f"{id_} ({resource}) is being withdrawn: gpuplan re-partitions this GPU. A controller's pod is "
-                    "created again by itself, a bare pod must be created again."
-                )
-            if device is None or device.resource != resource:
-                return (
-                    f"{id_} is not advertised as {resource} on this node any more: the GPU was re-partitioned. A "
-                    "controller's pod is created again by itself, a bare pod must be created again."
-                )
-            if id_ in self._config.unhealthy:
-                return (
-                    f"{id_} ({resource}) cannot be used: its GPU is lost or broken, or the node was restarted and "
-                    "the device was not observed since; see the status of this node's GPUPartitionPlan. A controller's "
-                    "pod is created again by itself, a bare pod must be created again."
-                )
-        devices = [self._by_id[id_] for id_ in ids]
-        gpus = len({device.gpu for device in devices})
-        slices = any(device.kind is DeviceKind.MPS for device in devices)
-        if slices and gpus > 1 and all(device.mergeable for device in devices):
+            if why := self._unusable(resource, id_):
+                return RefusedAllocate(why)
+        why = _impossible(resource, [self._by_id[id_] for id_ in ids])
+        return RefusedAllocate(why, by_request=True) if why else None
+
+    def _unusable(self, resource: str, id_: str) -> str:
+        device = self._by_id.get(id_)
+        if id_ in self._config.withdrawn:
             return (
-                f"a container's share is on one GPU, and no single GPU of this node has {len(ids)} of {resource} free: "
-                "request less, or one slice of that size by its own resource, nvidia.com/gpu-<N>gb."
+                f"{id_} ({resource}) is being withdrawn: gpuplan re-partitions this GPU. A controller's pod is "
+                "created again by itself, a bare pod must be created again."
             )
-        if slices and len(ids) > 1 and not all(device.mergeable for device in devices):
+        if device is None or device.resource != resource:
             return (
-                f"a container can use one MPS slice, this one requests {len(ids)} of {resource}: "
-                "request one larger slice, or spread the work over several containers."
+                f"{id_} is not advertised as {resource} on this node any more: the GPU was re-partitioned. A "
+                "controller's pod is created again by itself, a bare pod must be created again."
             )
-        return None
+        if id_ in self._config.unhealthy:
+            return (
+                f"{id_} ({resource}) cannot be used: its GPU is lost or broken, or the node was restarted and "
+                "the device was not observed since; see the status of this node's GPUPartitionPlan. A controller's "
+                "pod is created again by itself, a bare pod must be created again."
+            )
+        return ""
+
+
+def _impossible(resource: str, devices: Collection[Device]) -> str:
+    """Why no container can be given so many of these."""
+    gpus = len({device.gpu for device in devices})
+    slices = any(device.kind is DeviceKind.MPS for device in devices)
+    if slices and gpus > 1 and all(device.mergeable for device in devices):
+        return (
+            f"a container's share is on one GPU, and no single GPU of this node has {len(devices)} of {resource} free: "
+            "request less, or one slice of that size by its own resource, nvidia.com/gpu-<N>gb."
+        )
+    if slices and len(devices) > 1 and not all(device.mergeable for device in devices):
+        return (
+            f"a container can use one MPS slice, this one requests {len(devices)} of {resource}: "
+            "request one larger slice, or spread the work over several containers."
+        )
+    return ""

@@ -123,7 +123,11 @@ class ResourceServer(rpc.DevicePluginServicer):
             with self._lists.allocating(self.resource, ids) as devices:
                 if isinstance(devices, RefusedAllocate):
                     log.warning("Allocate refused: %s", devices.sentence)
-                    context.abort(grpc.StatusCode.FAILED_PRECONDITION, devices.sentence)
+                    # The code is part of the pod's message, by which the agent knows pods that lost their partition.
+                    code = grpc.StatusCode
+                    context.abort(
+                        code.INVALID_ARGUMENT if devices.by_request else code.FAILED_PRECONDITION, devices.sentence
+                    )
                 if devices:
                     self._record(ids, context)
                     answer.container_responses.append(self._answer(devices))

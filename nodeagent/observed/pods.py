@@ -30,6 +30,8 @@ DEVICE_PLUGINS = (
 MPS_DAEMON = "mps-control-daemon-ctr"
 """Container of NVIDIA's MPS control daemon: its pods have the labels of the device plugin's."""
 ENDED = ("Succeeded", "Failed")
+BY_REQUEST = "rpc error: code = InvalidArgument"
+"""In the kubelet's message: our device plugin can give no container what this one requests."""
 _RESOURCE_NAME = re.compile(r"[\w.-]+/[\w.-]*\w", re.ASCII)
 REMEMBERED_ENDS = 4096
 DEPARTED_SECONDS = 10.0
@@ -60,7 +62,8 @@ class NodePod:
     began: str = ""
     """When the kubelet first reported it, else when it was created; as the API writes times."""
     refused: str = ""
-    """Why the kubelet refused it permanently, if that names a GPU resource that the pod requests."""
+    """Why the kubelet refused it permanently, if that names a GPU resource that the pod requests, and not how much it
+    requests."""
     mig_manager: bool = False
     """It partitions GPUs by a node label, and removes other partitions when it starts and when that label changes, and
     can reach directories of the node."""
@@ -189,8 +192,11 @@ def _reported(statuses: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def _refused(status: Mapping[str, Any], requested: Collection[str]) -> str:
-    """The kubelet's message; empty where another resource, such as that of a network card's plugin, was the reason."""
+    """The kubelet's message; empty where another resource, such as that of a network card's plugin, was the reason, or
+    the request itself."""
     reason, message = str(status.get("reason", "")), str(status.get("message") or "")
+    if BY_REQUEST in message:
+        return ""
     if reason == "UnexpectedAdmissionError":
         named = set(_RESOURCE_NAME.findall(message))
     else:

@@ -167,8 +167,9 @@ class Reporter:
                     api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace
                 )
                 message = (
-                    "The pod was bound to a GPU partition that this node no longer had. A controller such as a "
-                    "Deployment replaces it by itself; a bare pod, or a Job at its backoffLimit, must be created again."
+                    "The pod was bound to a GPU partition that this node no longer had, or that was unhealthy. A "
+                    "controller such as a Deployment replaces it by itself; a bare pod, or a Job at its backoffLimit, "
+                    "must be created again."
                 )
                 self._emit(about, "Warning", EventReason.PARTITION_GONE, message)
         self._refused_uids = frozenset(pod.uid for pod in refused)

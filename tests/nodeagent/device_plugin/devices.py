@@ -50,11 +50,11 @@ def whole(gpu: str = GPU_C) -> Device:
 ALL = PluginConfig.of([mig(0), mig(1), mps(0), mps(1, thread_percent=25), whole()])
 
 
-def refusal(call: Callable[[], object]) -> str:
+def refusal(call: Callable[[], object], code: grpc.StatusCode = grpc.StatusCode.FAILED_PRECONDITION) -> str:
     with pytest.raises(grpc.RpcError) as caught:
         call()
     call_error = cast(grpc.Call, caught.value)
-    assert call_error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert call_error.code() is code
     return call_error.details() or ""
 
 

@@ -97,6 +97,7 @@ def test_refusals(resource: str, ids: list[str], sentence: str) -> None:
     with lists.allocating(resource, ids) as answer:
         assert isinstance(answer, RefusedAllocate)
         assert answer.sentence.startswith(sentence)
+        assert answer.by_request is (len(set(ids)) == 2 and resource == S)
         assert lists.running() == frozenset()
 
 

@@ -111,7 +111,7 @@ def test_refusals_are_sentences_for_users(node: PluginNode, kubelet: FakeKubelet
         f"MIG-1 ({MIG}) is being withdrawn: gpuplan re-partitions this GPU."
     )
     assert "MIG-9 is not advertised as" in refusal(lambda: kubelet.allocate(MIG, ids={"MIG-9"}))
-    assert refusal(lambda: kubelet.allocate(SLICE, count=2)).startswith(
+    assert refusal(lambda: kubelet.allocate(SLICE, count=2), grpc.StatusCode.INVALID_ARGUMENT).startswith(
         f"a container can use one MPS slice, this one requests 2 of {SLICE}"
     )
     assert read_ledger(node.files) is None

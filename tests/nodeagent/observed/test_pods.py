@@ -89,6 +89,8 @@ OTHER_REFUSALS = [
     f"Pod was rejected: Allocate failed due to can't allocate unregistered device {S}, which is unexpected",
     f"Pod was rejected: Allocate failed due to can't allocate unregistered device {R}.shared, which is unexpected",
     "Pod was rejected: Allocate failed due to can't allocate unregistered device example.com/nic, which is unexpected",
+    "Pod was rejected: Allocate failed due to rpc error: code = InvalidArgument desc = a container can use one MPS "
+    f"slice, this one requests 2 of {R}: request one larger slice, which is unexpected",
 ]
 
 

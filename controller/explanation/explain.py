@@ -108,12 +108,11 @@ class _Explainer:
         able = self._able_nodes(wants)
         if not able.nodes:
             return nearest(able.others) if able.others else self._never_fits(wants)
-        large = [node for node in able.nodes if self._stocks[node].is_large_enough(assignment.needs)]
-        if not large:
+        if not any(self._stocks[node].is_large_enough(assignment.needs) for node in able.nodes):
             return no_large_node(assignment.needs, (self._stocks[node].node for node in able.nodes))
         outlook = self._outlook(assignment, able.nodes)
         if not any(self._stocks[node].is_large_enough(assignment.needs) for node in outlook.nodes):
-            return self._filtered(assignment, large)
+            return self._filtered(assignment, able.nodes)
         refusals = self._constrained.refusals(assignment, outlook.nodes)
         if not refusals[""]:
             return kept_off_by_others(len(outlook.nodes), refusals)
@@ -161,6 +160,8 @@ class _Explainer:
     def _filtered(self, assignment: Assignment, nodes: Sequence[int]) -> Answer:
         rejected = []
         for number in nodes:
+            if not self._stocks[number].is_large_enough(assignment.needs):
+                continue
             node = self._stocks[number].node
             misfit = why_not(assignment.pod, node, self._profiles, relabels=node.name in self._relabelled)
             if misfit is not None:

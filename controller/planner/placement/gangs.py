@@ -87,7 +87,7 @@ def without_incomplete(snapshot: Snapshot) -> tuple[DemandSet, Gangs]:
     demands = snapshot.demands
     if not any(demand.pod.gang for demand in demands.helpable):
         return demands, Gangs()
-    bound = _count(snapshot.pods)
+    bound = _count(pod for pod in snapshot.pods if not pod.deleting)
     running = _count(pod for pod in snapshot.pods if pod.gpu and not pod.deleting)
     pending = _count(pod for pod in snapshot.pending if not pod.deleting)
     refused = {one.uid for one in demands.refused}

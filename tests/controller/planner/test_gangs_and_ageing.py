@@ -90,6 +90,19 @@ def test_such_a_member_does_not_mean_that_the_gang_has_started(more: dict[str, o
     assert reasons(result)["train-0"] is UnplacedReason.GANG_WAITS
 
 
+def test_a_gang_that_is_created_again_is_not_started_in_part_while_its_old_pods_end() -> None:
+    ending = [
+        replaced(holder("node-1", "7g.40gb", name=f"old-{number}"), gang="train", gang_size=2, deleting=True)
+        for number in range(2)
+    ]
+    gpus = [mig(number, used=[("7g.40gb", 0)], holder=f"team/old-{number}") for number in range(2)]
+    again = gang("train", 2, "7g.40gb", size=2)
+    result = plan(cluster(server("node-1", *gpus, mig(2)), pods=ending, pending=again))
+
+    assert not result.placed
+    assert set(reasons(result).values()) == {UnplacedReason.GANG_WAITS}
+
+
 @pytest.mark.parametrize(("present", "expected"), [(1, {"train-0"}), (3, set())], ids=["too few", "all created again"])
 def test_a_gang_of_which_a_member_has_finished_may_be_completed(present: int, expected: set[str]) -> None:
     """Created again as a whole it starts as a whole, and there is no room for three."""

@@ -135,10 +135,11 @@ def _drifted(result: PassResult) -> ConditionValue:
         for outcome in result.outcomes
         if outcome.managed
         and outcome.plan_hash == outcome.item_hash
-        and not outcome.converged
+        and outcome.gpu is not None
+        and result.work.changes[outcome.index].hardware_differs
         and not (result.work.desired.paused or result.work.desired.disabled)
         # What cannot be read was not observed to differ.
-        and not (outcome.gpu is not None and outcome.gpu.problem)
+        and not outcome.gpu.problem
     ]
     if drifted:
         return True, Reason.DRIFT, _sentences(drifted)

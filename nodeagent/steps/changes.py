@@ -54,6 +54,14 @@ class GpuChange:
         """The GPU has what the target demands, and nothing else."""
         return not (self.acts or self.withdraw or self.blocking or self.missing or self.differs)
 
+    @property
+    def hardware_differs(self) -> bool:
+        """From what the target demands. Slices and whole GPUs are no hardware of their own."""
+        if isinstance(self.target, MigTarget):
+            others = any(instance.uuid is None for instance in self.gpu.instances)
+            return others or self.gpu.layout != self.target.layout
+        return isinstance(self.target, Refused)
+
 
 def gpu_change(target: Target, judged: JudgedGpu) -> GpuChange:
     """What can be done now towards `target`."""
@@ -154,7 +162,7 @@ def _mig(target: MigTarget, judged: JudgedGpu) -> GpuChange:
 def _mps(target: MpsTarget, judged: JudgedGpu) -> GpuChange:
     matching, absent, surplus = _match(target.slices, judged)
     alone = whole(judged.gpu)
-    if not judged.partitions and not judged.verdict(alone).free:
+    if absent and not judged.partitions and not judged.verdict(alone).free:
         # Nothing of it is advertised, and still something runs on it.
         missing = _slice_titles(absent)
         blocking = judged.with_verdicts([alone])

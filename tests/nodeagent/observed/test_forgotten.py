@@ -33,6 +33,7 @@ def assert_withheld(world: World, holder: Key) -> None:
     assert device not in world.kubelet.devices[THREE]
     assert world.found() == ("WaitingForRelease", "WaitingForRelease")
     assert "is held by pod default/p1, of which the kubelet has lost its record" in world.gpu_status()["message"]
+    assert world.condition("Drifted")["status"] == "False"
 
 
 def test_no_further_pod_gets_the_device_and_the_plan_names_its_holder(world: World, holder: Key) -> None:
@@ -108,6 +109,7 @@ def test_slices_and_whole_gpus_too(make_world: MakeWorld, item: Raw, resource: s
     world.settle()
 
     assert world.advertised().get(resource, 0) == left
+    assert world.condition("Drifted")["status"] == "False"
     world.finish(pod)
     world.settle()
     assert world.advertised()[resource] == left + 1

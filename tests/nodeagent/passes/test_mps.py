@@ -157,6 +157,9 @@ def test_an_empty_list_of_slices_advertises_nothing(make_world: MakeWorld) -> No
 
     assert world.advertised() == {}
     assert world.found() == ("Ready", "Confirmed")
+    world.kubelet.refuses = "RESOURCE_EXHAUSTED"
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed"), "what may be in use is in the way of nothing"
 
 
 def test_slices_outlive_a_lost_config_while_pods_hold_them(make_world: MakeWorld) -> None:

@@ -10,7 +10,7 @@ from controller.simulator.attempts import Attempt
 from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import fails_always, filter_node, filter_pod, filter_room
 from controller.simulator.relabel import expected_after
-from controller.simulator.selectors import matches_node, selects, tolerates, untolerated
+from controller.simulator.selectors import matches_node, named_nodes, selects, tolerates, untolerated
 from controller.simulator.usage import Usage
 from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict
 
@@ -28,6 +28,7 @@ __all__ = [
     "filter_pod",
     "filter_room",
     "matches_node",
+    "named_nodes",
     "selects",
     "tolerates",
     "untolerated",

@@ -11,7 +11,7 @@ from functools import lru_cache
 from controller.model.demand import kind_of
 from controller.model.scheduling import DEFAULT_PROFILE, NodeSelectorTerm, SchedulerProfiles
 from controller.model.views import NodeView, PodView
-from controller.simulator import Misfit, expected_after, filter_node
+from controller.simulator import Misfit, expected_after, filter_node, named_nodes
 from crds.v1alpha1.names import TAINT_CHANGING
 from partitioning.resources import MpsRequest
 
@@ -41,21 +41,28 @@ class NodeGroups:
         for pod in pods:
             kinds.setdefault(_constraints_of(pod), pod)
         keys, by_name = _selected_labels(kinds.values(), profiles)
-        numbers: dict[tuple[bool, ...], int] = {}
+        samples = list(kinds.values())
+        tied, free = _tied(samples, profiles)
+        numbers: dict[tuple[int, ...], int] = {}
+        """Of groups, by the kinds that may use their nodes."""
         number_of_facts: dict[Hashable, int] = {}
         self.group_of: list[int] = []
         for node in nodes:
             relabels = node.name in relabelled
             facts = (_facts(node, keys, by_name), relabels)
             if facts not in number_of_facts:
-                verdicts = tuple(why_not(pod, node, profiles, relabels=relabels) is None for pod in kinds.values())
-                number_of_facts[facts] = numbers.setdefault(verdicts, len(numbers)) if any(verdicts) else -1
+                able = tuple(
+                    kind
+                    for kind in sorted([*free, *tied.get(node.name, ())])
+                    if why_not(samples[kind], node, profiles, relabels=relabels) is None
+                )
+                number_of_facts[facts] = numbers.setdefault(able, len(numbers)) if able else -1
             self.group_of.append(number_of_facts[facts])
         self.count = len(numbers)
-        self._allowed = [
-            tuple(number for verdicts, number in numbers.items() if verdicts[position])
-            for position in range(len(kinds))
-        ]
+        self._allowed: list[list[int]] = [[] for _ in kinds]
+        for able, number in numbers.items():
+            for kind in able:
+                self._allowed[kind].append(number)
         self._kinds = {kind: position for position, kind in enumerate(kinds)}
 
     def kind_of(self, pod: PodView) -> int:
@@ -64,7 +71,21 @@ class NodeGroups:
 
     def allowed(self, kind: int) -> tuple[int, ...]:
         """The groups that pods of a kind may use, in rising order."""
-        return self._allowed[kind]
+        return tuple(self._allowed[kind])
+
+
+def _tied(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[dict[str, list[int]], list[int]]:
+    """Positions of pods by the nodes that their affinity names, as those of a DaemonSet do, and of all other pods."""
+    tied: dict[str, list[int]] = {}
+    free: list[int] = []
+    for position, pod in enumerate(pods):
+        profile = profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
+        names = named_nodes(pod) if "NodeAffinity" in (*profile.filters, *profile.prefilters) else None
+        if names is None:
+            free.append(position)
+        for name in names or ():
+            tied.setdefault(name, []).append(position)
+    return tied, free
 
 
 def why_not(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.model.scheduling import LabelSelector, PodAffinityTerm
+from controller.model.scheduling import LabelSelector, NodeSelectorTerm, PodAffinityTerm, Requirement
 from controller.model.snapshot import Snapshot
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
@@ -63,6 +63,22 @@ def test_a_further_pod_that_waits_costs_the_same_on_any_number_of_nodes(why: str
         uids = frozenset(one.uid for one in many.pending) if aged else frozenset()
         costs.append(calls(replace(many, aged=uids)) - calls(replace(few, aged=uids)))
     assert costs[1] <= 1.2 * costs[0]
+
+
+def test_a_pod_for_each_node_costs_the_same_on_any_number_of_nodes() -> None:
+    costs = [calls(daemon_set(nodes)) / nodes for nodes in (10, 60)]
+    assert costs[1] <= 1.2 * costs[0]
+
+
+def daemon_set(nodes: int) -> Snapshot:
+    """Each pod names its node, as the controller of DaemonSets writes it."""
+    names = [f"node-{number:03}" for number in range(nodes)]
+    own = [Requirement(key="metadata.name", operator="In", values=(name,)) for name in names]
+    pending = [
+        replaced(pod(f"on-{name}", "1g.5gb"), node_affinity=(NodeSelectorTerm(labels=(), fields=(node,)),))
+        for name, node in zip(names, own, strict=True)
+    ]
+    return cluster(*(server(name, mig()) for name in names), pending=pending)
 
 
 @pytest.mark.parametrize("least_gb", [1, 1000])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.explanation.blockers import Candidate, blocking
-from controller.explanation.capability import could_hold
+from controller.explanation.capability import could_give, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
 from controller.explanation.filtered import kept_off, kept_off_by_others
 from controller.explanation.gangs import about_broken, about_incomplete
@@ -176,7 +176,7 @@ class _Explainer:
         candidates = [
             Candidate(stock=self._stocks[node], gpu=self._stocks[node].gpus[device.gpu], device=device)
             for node in nodes
-            if all(any(name in device.pool.serves for device in self._board.devices[node]) for name, _ in wants)
+            if self._could_give(node, wants)
             for device in self._board.devices[node]
             if device.gpu >= 0 and hardest in device.pool.serves and not device.reserved
         ]
@@ -184,6 +184,13 @@ class _Explainer:
             return nearest(causes)
         found = blocking(candidates, hardest) or _full(len(candidates))
         return found._replace(detail=f"{found.detail} {also(causes)}".strip())
+
+    def _could_give(self, node: int, wants: Wants) -> bool:
+        """With GPUs that may be changed: more of them than what others have in use now."""
+        names = {name for name, _ in wants}
+        devices = self._board.devices[node]
+        changeable = {device.gpu for device in devices if device.gpu >= 0 and names & device.pool.serves}
+        return bool(changeable) and could_give(self._stocks[node], wants, changeable)
 
 
 def _full(gpus: int) -> Answer:

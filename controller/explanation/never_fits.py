@@ -31,6 +31,8 @@ def no_gpu(stocks: Sequence[NodeStock], wants: Wants) -> Answer:
             return Answer(UnplacedReason.NEVER_FITS, _not_offered(resource, models))
     most, resource = _scarcest(stocks, wants)
     message = f"No node has GPUs for {spelled(wants)} together: the largest holds {most} {resource}. Request fewer."
+    if most >= dict(wants)[resource]:
+        message = f"No node has GPUs for {spelled(wants)} together, only for each alone. Request them in several pods."
     return Answer(UnplacedReason.NEVER_FITS, message)
 
 

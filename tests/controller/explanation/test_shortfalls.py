@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.model.reasons import UnplacedReason
+from partitioning.resources import WHOLE
 from tests.builders.models import H100
 from tests.controller.explanation.answers import answer_to, held_by_each
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server
@@ -133,12 +134,38 @@ def test_mps_memory_in_use() -> None:
     assert "team/holder" in message
 
 
-def test_partitions_of_both_kinds_at_once() -> None:
-    mixed = replace(pod("a", "1g.5gb", "10gb"), most_mps_per_container=1)
-    reason, message = answer_to(cluster(server("node-1", mig()), pending=[mixed]))
+@pytest.mark.parametrize(
+    "partitions",
+    [("7g.40gb", "1g.5gb"), (("3g.20gb", 2), "1g.5gb"), ("1g.5gb", "10gb"), ("1g.5gb", WHOLE)],
+    ids=["profiles", "several of one", "MIG and MPS", "MIG and a whole GPU"],
+)
+@pytest.mark.parametrize("used", [(), (("1g.5gb", 0),)], ids=["free", "in use"])
+def test_partitions_that_no_node_has_together(
+    partitions: tuple[str | tuple[str, int], ...], used: tuple[tuple[str, int], ...]
+) -> None:
+    both = replace(pod("a", *partitions), most_mps_per_container=1)
+    reason, message = answer_to(cluster(server("node-1", mig(used=used)), pending=[both]))
+
+    assert reason is UnplacedReason.NEVER_FITS
+    assert message.endswith(" together, only for each alone. Request them in several pods.")
+
+
+@pytest.mark.parametrize("used", [(), (("1g.5gb", 0),)], ids=["free", "in use"])
+def test_several_partitions_of_which_too_many_would_come_from_a_pinned_gpu(used: tuple[tuple[str, int], ...]) -> None:
+    gpus = [mig(0, used=used), mig(1, used=used), mig(2, pinned=True, used=[("3g.20gb", 0)])]
+    request = ("3g.20gb", 6)
+    reason, message = answer_to(cluster(server("node-1", *gpus), pending=[pod("a", request)]))
 
     assert reason is UnplacedReason.BLOCKED
-    assert message
+    assert message.startswith("GPU 2 on node node-1 is fixed in spec.gpus")
+
+
+def test_several_partitions_of_which_a_pinned_gpu_has_some_in_use() -> None:
+    gpus = [mig(0, used=[("1g.5gb", 0)]), mig(1, pinned=True, used=[("3g.20gb", 0)])]
+    holders = [holder("node-1", "1g.5gb", "3g.20gb")]
+    reason, _ = answer_to(cluster(server("node-1", *gpus), pods=holders, pending=[pod("a", ("3g.20gb", 3))]))
+
+    assert reason is UnplacedReason.WAITS_FOR_RELEASE
 
 
 def test_ineligible_gpus_are_mentioned_along_with_full_ones() -> None:

@@ -153,7 +153,7 @@ class Observer:
                 mps=self.plugin.mps(),
             ),
             disabled=self._disabled(plan, node),
-            rival=rival(plugin.title if plugin is not None else "", found.rival_sockets),
+            rival=rival(plugin.title if plugin is not None else "", found.rival_sockets, found.pods.dra_driver),
             usage=found.usage,
             gpus=hardware.gpus,
             driver_version=hardware.driver_version,

@@ -96,8 +96,8 @@ class Condition(StrEnum):
     """True: the hardware of a GPU in the plan was changed outside gpuplan, and is not put right yet; what was put right
     is in the Event `DriftRepaired`. Remedy: find who changes it; pause the plan while a person has to."""
     OWNERSHIP_CONFLICT = "OwnershipConflict"
-    """True: another device plugin, or NVIDIA's mig-manager, works on this node. Remedy: run the command in its
-    message."""
+    """True: another device plugin, NVIDIA's DRA driver, or NVIDIA's mig-manager works on this node. Remedy: do what its
+    message says."""
     AGENT_ALIVE = "AgentAlive"
     """Written by the controller. True: the agent renews its Lease and the API server takes its status. Remedy: check
     the agent's pod on the node."""
@@ -209,7 +209,8 @@ class Reason(StrEnum):
     """The GPU Operator's label of its device plugin or mig-manager is not `false` on this enabled node. Remedy: run the
     command in the message."""
     FOREIGN_OWNER = "ForeignOwner"
-    """Another device plugin or NVIDIA's mig-manager runs on this node. Remedy: run the command in the message."""
+    """Another device plugin, NVIDIA's DRA driver or NVIDIA's mig-manager runs on this node. Remedy: do what the message
+    says."""
     UNHEALTHY = "Unhealthy"
     """The GPU is lost, broken or does not answer; no further pod gets a partition of it. Remedy: drain the node, then
     reset the GPU, reboot, or replace the card."""

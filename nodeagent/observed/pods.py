@@ -29,6 +29,13 @@ DEVICE_PLUGINS = (
 """Labels of the pods of NVIDIA's device plugin: GPU Operator, static manifest, Helm chart, GKE."""
 MPS_DAEMON = "mps-control-daemon-ctr"
 """Container of NVIDIA's MPS control daemon: its pods have the labels of the device plugin's."""
+DRA_DRIVER = (
+    ("dra-driver-nvidia-gpu-component", "kubelet-plugin"),
+    ("nvidia-dra-driver-gpu-component", "kubelet-plugin"),
+)
+"""Labels of the pods of NVIDIA's DRA driver, by the later and the earlier chart."""
+DRA_OF_GPUS = "gpus"
+"""Its container that gives out GPUs; another one is for compute domains alone."""
 ENDED = ("Succeeded", "Failed")
 BY_REQUEST = "rpc error: code = InvalidArgument"
 """In the kubelet's message: our device plugin can give no container what this one requests."""
@@ -69,6 +76,8 @@ class NodePod:
     can reach directories of the node."""
     device_plugin: bool = False
     """It is NVIDIA's device plugin, and can reach the kubelet's directory of plugins."""
+    dra_driver: bool = False
+    """It is NVIDIA's DRA driver, serves GPUs, and can reach the kubelet's directory of drivers."""
     mig_strategy: str = ""
     """In its environment, where NVIDIA's programs take it before any config file."""
     mps_daemon: bool = False
@@ -116,6 +125,11 @@ class ObservedPods:
         return next((pod.title for pod in self.pods if pod.mig_manager and not pod.ended), "")
 
     @property
+    def dra_driver(self) -> str:
+        """The pod of NVIDIA's DRA driver that serves this node's GPUs, if there is one."""
+        return next((pod.title for pod in self.pods if pod.dra_driver and not pod.ended), "")
+
+    @property
     def device_plugin(self) -> NodePod | None:
         """The pod of NVIDIA's device plugin on this node, if there is one; of several the youngest."""
         return _youngest(pod for pod in self.pods if pod.device_plugin)
@@ -157,8 +171,15 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         device_plugin=any(label in labels for label in DEVICE_PLUGINS)
         and any(path.endswith("/device-plugins") for path in paths),
         mig_strategy=next((e.get("value", "") for e in environment if e["name"] == "MIG_STRATEGY"), ""),
-        mps_daemon=bool(paths) and any(container["name"] == MPS_DAEMON for container in spec.get("containers") or ()),
+        dra_driver=any(label in labels for label in DRA_DRIVER)
+        and any(path.endswith("/plugins") for path in paths)
+        and _has_container(spec, DRA_OF_GPUS),
+        mps_daemon=bool(paths) and _has_container(spec, MPS_DAEMON),
     )
+
+
+def _has_container(spec: Mapping[str, Any], name: str) -> bool:
+    return any(container["name"] == name for container in spec.get("containers") or ())
 
 
 def _host_paths(spec: Mapping[str, Any]) -> list[str]:

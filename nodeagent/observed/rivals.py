@@ -1,4 +1,4 @@
-"""Decides whether another device plugin serves this node's GPUs.
+"""Decides whether another device plugin, or a DRA driver, serves this node's GPUs.
 
 One that is known by its pod or socket counts at once: unshared, its ids are the very same as ours, and the kubelet's
 answers would show no difference. Any other is known by ids that our plugin does not list. Two plugins on one resource
@@ -49,8 +49,15 @@ class Contest:
         }
 
 
-def rival(pod: str, sockets: Sequence[str]) -> str:
-    """What an administrator must do about another plugin's pod (namespace/name) or sockets; empty without either."""
+def rival(pod: str, sockets: Sequence[str], dra_driver: str) -> str:
+    """What an administrator must do about another plugin's pod (namespace/name) or sockets, or about the pod of a DRA
+    driver; empty without any."""
+    if dra_driver:
+        return (
+            f"NVIDIA's DRA driver runs on this node (pod {dra_driver}) and hands out the same GPUs, so gpuplan "
+            "advertises and changes nothing here: keep it off this node (kubeletPlugin.affinity of its chart), or "
+            "switch its GPUs off (resources.gpus.enabled=false)"
+        )
     if not (pod or sockets):
         return ""
     found = f"pod {pod}" if pod else f"its socket {sockets[0]} in the kubelet's directory device-plugins is served"

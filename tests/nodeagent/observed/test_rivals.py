@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 OPERATOR = {"app": "nvidia-device-plugin-daemonset"}
 PLUGINS = "/var/lib/kubelet/device-plugins"
+DRA = {"dra-driver-nvidia-gpu-component": "kubelet-plugin"}
 
 
 def plugin_pod(labels: dict[str, str], path: str = PLUGINS, phase: str = "Running") -> Raw:
@@ -35,6 +36,18 @@ def stop_rival(world: World) -> None:
     world.kubelet.known.discard(("gpu-operator", "nvidia-x"))
 
 
+def start_dra_driver(world: World) -> None:
+    raw = operator_pod("dra", DRA, "/var/lib/kubelet/plugins")
+    raw["spec"]["containers"] = [{"name": "compute-domains"}, {"name": "gpus"}]
+    world.pods["dra-driver", "dra"] = {**raw, "metadata": {**raw["metadata"], "namespace": "dra-driver"}}
+    world.kubelet.known.add(("dra-driver", "dra"))
+
+
+def stop_dra_driver(world: World) -> None:
+    del world.pods["dra-driver", "dra"]
+    world.kubelet.known.discard(("dra-driver", "dra"))
+
+
 def serve(world: World) -> None:
     world.kubelet.rivals = ("nvidia-mig-3g.40gb.sock",)
 
@@ -48,6 +61,7 @@ def hang_up(world: World) -> None:
     [
         pytest.param(start_rival, stop_rival, "pod gpu-operator/nvidia-x", id="pod"),
         pytest.param(serve, hang_up, "nvidia-mig-3g.40gb.sock", id="socket"),
+        pytest.param(start_dra_driver, stop_dra_driver, "pod dra-driver/dra", id="DRA driver"),
     ],
 )
 def test_a_plugin_with_the_very_same_ids_is_a_conflict_at_once(world: World, start, stop, named: str) -> None:  # type: ignore[no-untyped-def]
@@ -161,3 +175,20 @@ def test_only_sockets_that_are_served_count(tmp_path: Path) -> None:
     finally:
         for server in listening:
             server.close()
+
+
+@pytest.mark.parametrize(
+    ("labels", "path", "container", "serves"),
+    [
+        (DRA, "/var/lib/kubelet/plugins", "gpus", True),
+        ({"nvidia-dra-driver-gpu-component": "kubelet-plugin"}, "/data/kubelet/plugins/", "gpus", True),
+        ({"dra-driver-nvidia-gpu-component": "controller"}, "/var/lib/kubelet/plugins", "gpus", False),
+        (DRA, "/var/lib/kubelet/plugins", "compute-domains", False),
+        (DRA, "/var/log", "gpus", False),
+        ({"app": "x"}, "/var/lib/kubelet/plugins", "gpus", False),
+    ],
+)
+def test_a_dra_driver_that_serves_gpus(labels: dict[str, str], path: str, container: str, serves: bool) -> None:
+    raw = operator_pod("dra", labels, path)
+    raw["spec"]["containers"] = [{"name": container}]
+    assert parse_pod(raw).dra_driver is serves

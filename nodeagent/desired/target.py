@@ -125,7 +125,8 @@ def refused_for_all(spec: PlanSpec) -> Refused | None:
 def no_such_gpu(count: int) -> Refused:
     """The plan lists an index that the node has not."""
     have = "no GPU" if not count else "1 GPU, with index 0" if count == 1 else f"{count} GPUs, 0 to {count - 1}"
-    return Refused(reason=Reason.NO_SUCH_GPU, message=f"the node has {have}: remove this index from the plan")
+    remedy = "see the node's kernel log if a card is missing, else remove this index from the plan"
+    return Refused(reason=Reason.NO_SUCH_GPU, message=f"the node has {have}: {remedy}")
 
 
 def unless_mig_manager(desired: MigTarget, gpu: ObservedGpu, pod: str) -> MigTarget | Refused:

@@ -19,7 +19,7 @@ NVML: Any = pynvml
     ("item", "reason", "part"),
     [
         (mig(0, ("3g.40gb", 4), uuid="GPU-0000"), "GPUMismatch", "the plan means GPU-0000"),
-        (mig(9, ("3g.40gb", 4)), "NoSuchGPU", "remove this index from the plan"),
+        (mig(9, ("3g.40gb", 4)), "NoSuchGPU", "if a card is missing, else remove this index from the plan"),
         (mig(1, ("3g.40gb", 4)), "MIGModeDisabled", "nvidia-smi -i 1 -mig 1"),
         (mig(2, ("3g.40gb", 4)), "MIGNotSupported", "has no MIG"),
         (mps(0, 10), "MIGModeEnabled", "nvidia-smi -i 0 -mig 0"),

@@ -1,7 +1,7 @@
 """Serves gRPC on unix sockets whose files stay when the server dies, as those of a kubelet do.
 
 Takes a path and services. gRPC removes the file that it has bound when it stops, a kubelet leaves its dead one behind;
-so gRPC binds a hidden name, and the public name is a hard link to the same socket.
+so gRPC binds a hidden name, and the socket is then renamed.
 """
 
 import stat
@@ -32,10 +32,8 @@ class SocketServer:
         self._hidden.unlink(missing_ok=True)
         self._server.add_insecure_port(unix_target(self._hidden))
         self._server.start()
-        self._public.unlink(missing_ok=True)
-        self._public.hardlink_to(self._hidden)
-        # Now rather than at the end: the link count is part of the inode, and plugins compare its ctime.
-        self._hidden.unlink()
+        # No link: its second name would change the inode's ctime once more when it goes, and plugins compare that.
+        self._hidden.replace(self._public)
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """At once, as a process that ends: calls under way are cut off, after this time where one is given."""

@@ -125,8 +125,8 @@ class DeviceTable:
 
     def free_inactive(self, active_uids: Callable[[], frozenset[str]]) -> None:
         """Drop what pods hold that are not active any more. Only List and admission cause this."""
-        active = active_uids()
         with self._lock:
+            active = active_uids()  # now: a pod that is admitted meanwhile would lose what it has just got
             gone = [holder for holder in self._holdings if holder.pod_uid not in active]
             for holder in gone:
                 del self._holdings[holder]

@@ -1,5 +1,6 @@
 """The device table alone: counts by number, whole lists, the grace period, who holds what, and what is chosen."""
 
+import threading
 from collections.abc import Callable
 from random import Random
 
@@ -140,6 +141,21 @@ def test_what_an_ended_pod_held_is_free_only_after_a_look() -> None:
 
     made.free_inactive(lambda: frozenset({"q"}))
     assert isinstance(made.needed(wanted, 1, frozenset(), already_running=False), Wanted)
+
+
+def test_a_pod_that_is_admitted_during_a_look_keeps_what_it_got() -> None:
+    made = table("a")
+    admission = threading.Thread(target=held, args=(made, "q", "a"))
+
+    def active_before_it() -> frozenset[str]:
+        admission.start()
+        admission.join(0.05)  # it has to wait for the end of the look
+        return frozenset()
+
+    made.free_inactive(active_before_it)
+    admission.join()
+
+    assert made.holdings().keys() == {Holder("q", "c", R)}
 
 
 def test_taken_ids_are_taken_until_given_back() -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")
+LEVELS = ("debug", "info", "warning", "error")
 QUOTED = frozenset(" \"'=\t\n")
 _bound: ContextVar[dict[str, Any]] = ContextVar("bound", default={})  # noqa: B039  # never changed, only replaced
 

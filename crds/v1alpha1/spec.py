@@ -207,11 +207,17 @@ class DevicePluginSpec(Wire):
 
     backend: Annotated[
         Literal["gpuplan", "nvidia", "nebuly"] | None,
-        Field(description="The device plugin of this node. Absent: the agent's setting, by default gpuplan."),
+        Field(
+            description="The device plugin of this node: gpuplan, where absent; or nvidia, which has all GPUs of the "
+            "node whole or as the same number of MPS replicas. nebuly is not supported."
+        ),
     ] = None
     mig_strategy: Annotated[
         Literal["mixed", "single", "none"] | None,
-        Field(description="How NVIDIA's plugin names MIG devices. gpuplan's own plugin always uses mixed names."),
+        Field(
+            description="Leave it out: gpuplan's own plugin always uses mixed names, and NVIDIA's serves no MIG "
+            "devices of a plan."
+        ),
     ] = None
     rename_by_default: Annotated[
         bool | None,

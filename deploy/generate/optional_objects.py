@@ -68,6 +68,8 @@ class Dashboards(Section):
     """Render them."""
     labels: Texts = {"grafana_dashboard": "1"}
     """By which Grafana's sidecar finds them."""
+    annotations: Texts = {}
+    """As its folder, where the sidecar reads that: `grafana_folder: GPUs`."""
 
 
 class Monitoring(Section):

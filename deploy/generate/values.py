@@ -126,11 +126,13 @@ class Nodes(Section):
             for key in FOREIGN_PARTITIONING_LABELS
         ),
     ]
-    """A node with any of these labels has an agent: ours, nos' two and ACK's. The controller uses the same."""
+    """A node with any of these labels has an agent. The controller knows these four alone, ours, nos' two and ACK's:
+    with another one a node has an agent and no plan."""
     selector: Texts = {}
     """Labels that a node must have, too: with GPU Operator 26.7 `nvidia.com/gpu.deploy.client: "true"`."""
     tolerations: list[Toleration] = [Toleration(operator="Exists")]
-    """By default all taints: gpuplan's own, those of GPU nodes, and those of a node in trouble."""
+    """By default all taints: gpuplan's own, those of GPU nodes, and those of a node in trouble. A list of your own must
+    tolerate `gpuplan.dev/changing`, too."""
     runtime_class_name: str = ""
     """`nvidia` where NVIDIA's container runtime is not the node's default, as with GPU Operator 25.10 or newer."""
     kubelet_dir: Directory = "/var/lib/kubelet"
@@ -177,7 +179,7 @@ class DevicePlugin(Program):
 
     config: PluginConfig = PluginConfig()
     """NVIDIA's device plugin as the backend of nodes whose plan says so; docs/mps.md."""
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severity that is logged."""
     service_account: Account = Account(name="gpuplan-device-plugin")
     """The identity of its pods. It has no token and no rights."""
@@ -204,7 +206,7 @@ class Mps(Program):
     exclusive_process: bool = True
     """Keep a GPU in compute mode EXCLUSIVE_PROCESS while it is shared by MPS, so that the driver refuses a program that
     does not use MPS. Its mode before is restored."""
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severity that is logged."""
     priority_class_name: str = PRIORITY
     """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
@@ -284,7 +286,7 @@ class Values(Section):
     """The DaemonSet that partitions the GPUs of its node."""
     device_plugin: DevicePlugin = DevicePlugin()
     """The DaemonSet that advertises partitions to the kubelet. An update replaces its pod on a node when you delete
-    it; no container notices that, unless the pod is of an earlier version, which held the MPS daemons too."""
+    it, which no container notices."""
     mps: Mps = Mps()
     """MPS slices, and the DaemonSet of the MPS control daemons. It runs on nodes with slices. An update replaces its
     pod when you delete it: its end fails the CUDA processes in MPS slices of its node, so drain these first."""

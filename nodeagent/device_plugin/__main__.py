@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kube.logs import FORMATS, log_to_stderr
+from kube.logs import FORMATS, LEVELS, log_to_stderr
 from kube.signals import call_when_ended
 from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.boot import boot_id
@@ -46,7 +46,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         action="store_true",
         help="where devices are not given by CDI: mount the pipe directories of MPS daemons writable into containers",
     )
-    parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    parser.add_argument("--log-level", default="info", choices=LEVELS)
     parser.add_argument("--log-format", default="text", choices=FORMATS)
     return parser.parse_args(arguments)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from kube.logs import FORMATS, log_to_stderr
+from kube.logs import FORMATS, LEVELS, log_to_stderr
 from kube.signals import call_when_ended
 from nodeagent.handover.config import PluginFiles
 from nodeagent.handover.mps_state import hold_lock
@@ -40,7 +40,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         action="store_true",
         help="an MPS server serves the pods of one user at a time, also where the driver has servers for all",
     )
-    parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    parser.add_argument("--log-level", default="info", choices=LEVELS)
     parser.add_argument("--log-format", default="text", choices=FORMATS)
     return parser.parse_args(arguments)
 

@@ -19,7 +19,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "a setting that the chart sets": ("controller: {settings: {metricsPort: 9999}}", "metricsPort"),
     "a setting out of range": ("controller: {settings: {improveSteps: -1}}", "/controller/settings/improveSteps"),
     "a setting of another type": ("agent: {settings: {writeAllocatable: soon}}", "/agent/settings/writeAllocatable"),
-    "a log level of another program": ("devicePlugin: {logLevel: info}", "/devicePlugin/logLevel"),
+    "a log level in capitals": ("devicePlugin: {logLevel: INFO}", "/devicePlugin/logLevel"),
     "a privileged port": ("agent: {metricsPort: 80}", "/agent/metricsPort"),
     "a relative directory": ("nodes: {kubeletDir: var/lib/kubelet}", "/nodes/kubeletDir"),
     "a directory of the MPS daemons that is too long": (f"nodes: {{mpsDir: /run/{'m' * 60}}}", "/nodes/mpsDir"),

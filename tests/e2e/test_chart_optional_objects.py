@@ -10,6 +10,8 @@ import yaml
 from deploy.generate import manifests
 from tests.e2e.rig.controlplane.tenants import objects_of
 
+POLICY = "gpuplan-mps-user"
+
 
 def test_network_policies_let_metrics_in_and_the_api_server_out(render: Any) -> None:
     text = (
@@ -43,6 +45,23 @@ def test_metrics_are_read_from_every_pod(render: Any) -> None:
         assert service["spec"]["selector"].items() <= workload["template"]["metadata"]["labels"].items()
         (container,) = workload["template"]["spec"]["containers"]
         assert container["ports"] == [{"name": service["spec"]["ports"][0]["targetPort"], "containerPort": port}]
+
+
+@pytest.mark.parametrize(
+    ("values", "users"), [("", []), ("mps: {userID: 0}", ["0"]), ("mps: {userID: 1000}", ["1000"])]
+)
+def test_a_user_of_the_mps_servers_has_a_policy_also_where_it_is_root(
+    render: Any, values: str, users: list[str]
+) -> None:
+    found = [body for body in render(values).all("ValidatingAdmissionPolicy") if body["metadata"]["name"] == POLICY]
+    assert [body["spec"]["validations"][0]["message"].rpartition(" ")[2] for body in found] == users
+
+
+def test_dashboards_have_the_folder_that_the_sidecar_reads(render: Any) -> None:
+    found = render("monitoring: {dashboards: {enabled: true, annotations: {grafana_folder: GPUs}}}")
+    boards = [body["metadata"] for body in found.all("ConfigMap") if "grafana_dashboard" in body["metadata"]["labels"]]
+    assert len(boards) == 4
+    assert all(metadata["annotations"] == {"grafana_folder": "GPUs"} for metadata in boards)
 
 
 def test_alerts_and_dashboards_are_taken_from_the_chart_as_they_are(helm: Path, tmp_path: Path) -> None:

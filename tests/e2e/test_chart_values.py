@@ -105,7 +105,7 @@ def test_agent_and_plugin_read_their_settings(render: Any) -> None:
     text = """
     nodes: {kubeletDir: /data/kubelet, stateDir: /data/gpuplan, mpsDir: /run/mps}
     agent: {metricsPort: 9500, settings: {heartbeatSeconds: 20, writeAllocatable: true}}
-    devicePlugin: {logLevel: DEBUG}
+    devicePlugin: {logLevel: debug}
     """
     found = render(text)
     agent = parse_agent(found.arguments("DaemonSet", "gpuplan-agent")[1:])
@@ -122,7 +122,7 @@ def test_agent_and_plugin_read_their_settings(render: Any) -> None:
         "/data/kubelet",
         "/run/mps",
     ]
-    assert plugin.log_level == "DEBUG"
+    assert plugin.log_level == "debug"
     for name in ("gpuplan-agent", "gpuplan-device-plugin"):
         pod = found.pod("DaemonSet", name)
         volumes = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}

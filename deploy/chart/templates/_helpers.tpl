@@ -126,10 +126,4 @@ affinity:
 {{- if and (gt (int .Values.controller.replicas) 1) (eq (toString $election.enabled) "false") }}
 {{- fail "controller.settings.leaderElection.enabled is false and controller.replicas is greater than 1: all replicas would write. Set controller.replicas to 1, or leave leader election enabled" }}
 {{- end }}
-{{- if and .Values.monitoring.prometheusRule.enabled (not (.Files.Glob "rules/*.yaml")) }}
-{{- fail "monitoring.prometheusRule.enabled: this version of the chart has no alerts yet" }}
-{{- end }}
-{{- if and .Values.monitoring.dashboards.enabled (not (.Files.Glob "dashboards/*.json")) }}
-{{- fail "monitoring.dashboards.enabled: this version of the chart has no dashboards yet" }}
-{{- end }}
 {{- end }}

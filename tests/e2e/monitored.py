@@ -113,7 +113,6 @@ class Monitored:
             f"--web.listen-address={address}",
             "--log.level=warn",
         ]
-        self._port.close()
         with (self._folder / "prometheus.log").open("wb") as log:
             self._prometheus = subprocess.Popen(command, stdout=log, stderr=log)
         self._url = f"http://{address}"

@@ -88,6 +88,8 @@ class Watch:
             async with asyncio.timeout(patience):
                 await waker.wait()
         except TimeoutError:
+            if waker.is_set():  # in the same turn of the loop: a bookmark would skip what happened
+                return b""
             if options.bookmarks and left_seconds > patience and self._position <= self._store.version:
                 self._position = self._store.version
                 return self._bookmark()

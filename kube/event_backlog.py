@@ -80,6 +80,11 @@ class EventBacklog:
     def __len__(self) -> int:
         return len(self._ready) + len(self._held)
 
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Of all objects whose Events are remembered."""
+        return frozenset(series.content.about.namespace for series in self._series.values())
+
     def add(self, content: EventContent, now: float) -> bool:
         """Queue one Event; False if there is no room."""
         key, queued = content.key, content.key in self._ready or content.key in self._held

@@ -119,6 +119,8 @@ class EventRecorder:
                 if self._refused.is_new(str(error.status), content.about.namespace):
                     lost = "event %s about %s was not written, and others may not be: %s"
                     log.warning(lost, content.reason, content.about.name, error)
+                    with self._changed:  # namespaces come and go, and mostly one that goes refuses
+                        self._refused.retain(self._backlog.namespaces)
             except Exception:
                 self.dropped += 1
                 log.exception("event %s about %s was not written", content.reason, content.about.name)

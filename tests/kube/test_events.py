@@ -1,8 +1,10 @@
 """Events: counted instead of repeated, and never in the caller's way."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -227,6 +229,21 @@ def test_refusals_of_one_namespace_are_logged_once(
     assert [message.partition(":")[0] for message in caplog.messages] == [
         "event Same about p was not written, and others may not be"
     ] * 2
+
+
+def test_refusals_of_namespaces_that_are_gone_are_forgotten(
+    serve: Serve, record: Callable[..., EventRecorder], caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder, dropped = record(serve(lambda _request: status(403)), queue_size=1), itertools.count(1)
+
+    def refuse(namespace: str) -> None:
+        number = next(dropped)
+        recorder.emit(replace(POD, namespace=namespace, uid=namespace), "Normal", "Same", str(number))
+        eventually(lambda: recorder.dropped == number, "the refusal")
+
+    for name in ("a", "a", "b", "c", "d", "e", "a"):
+        refuse(name)
+    eventually(lambda: len(caplog.messages) == 6, "a line each time but the second", seen=lambda: caplog.messages)
 
 
 def test_long_names_stay_within_the_limit(serve: Serve, record: Callable[..., EventRecorder]) -> None:

@@ -8,9 +8,37 @@ import pytest
 
 from kube.watch import WatchTiming
 from tests.clock import Clock
-from tests.kube.fake_api import Answer, Hang, Request, Stream, status
+from tests.kube.fake_api import Answer, FakeApi, Hang, Request, Stream, status
 from tests.kube.watched import Script, Serve, Watched, bookmark, page
 from tests.waiting import eventually
+
+HASTY = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
+
+
+class Outage:
+    """Lists and watches, and while it lasts one answer to everything."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.opened: list[Stream] = []
+        self._answer, self._lasts = answer, threading.Event()
+
+    def __call__(self, request: Request) -> Answer:
+        if self._lasts.is_set():
+            return self._answer
+        if not request.query.get("watch"):
+            return page(7)
+        self.opened.append(Stream())
+        return self.opened[-1]
+
+    def begin(self, server: FakeApi) -> None:
+        """The open watch ends, and the next request is refused."""
+        self._lasts.set()
+        before = len(server.requests)
+        self.opened[-1].end()
+        eventually(lambda: len(server.requests) > before, "one more request")
+
+    def end(self) -> None:
+        self._lasts.clear()
 
 
 def test_a_wholly_silent_watch_is_followed_by_a_list(serve: Serve, watch: Callable[..., Watched]) -> None:
@@ -57,33 +85,19 @@ def test_a_copy_that_is_watched_is_not_stale(serve: Serve, watch: Callable[..., 
 
 @pytest.mark.parametrize("then", [status(403), status(503), status(410), Hang()])
 def test_a_copy_ages_while_it_is_not_watched(serve: Serve, watch: Callable[..., Watched], then: Answer) -> None:
-    clock, refused = Clock(), threading.Event()
-    opened: list[Stream] = []
-
-    def route(request: Request) -> Answer:
-        if refused.is_set():
-            return then
-        if not request.query.get("watch"):
-            return page(7)
-        opened.append(Stream())
-        return opened[-1]
-
-    server = serve(route)
-    timing = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
-    watched = watch(server, timing=timing, clock=clock)
+    clock, outage = Clock(), Outage(then)
+    server = serve(outage)
+    watched = watch(server, timing=HASTY, clock=clock)
     eventually(lambda: watched.reflector._opened_at, "the watch to be open")
     clock.now += 1000
-    refused.set()
-    before = len(server.requests)
-    opened[0].end()
-    eventually(lambda: len(server.requests) > before, "one more request")
+    outage.begin(server)
     clock.now += 61
     assert watched.reflector.stale_seconds() == 61
     if isinstance(then, Hang):
         return  # nothing but a time-out ends that
     eventually(lambda: watched.reflector.last_error, "the failure to be noted")
-    refused.clear()
-    eventually(lambda: len(opened) > 1 and watched.reflector._opened_at, "the second connection")
+    outage.end()
+    eventually(lambda: len(outage.opened) > 1 and watched.reflector._opened_at, "the second connection")
     clock.now += 1  # a watch that is open for so long is one that works
     assert watched.reflector.stale_seconds() == 0
     assert watched.reflector.last_error == ""
@@ -91,30 +105,16 @@ def test_a_copy_ages_while_it_is_not_watched(serve: Serve, watch: Callable[..., 
 
 @pytest.mark.parametrize("then", [status(503), status(410)])
 def test_how_long_nothing_was_heard_is_reported(serve: Serve, watch: Callable[..., Watched], then: Answer) -> None:
-    clock, refused = Clock(), threading.Event()
-    opened: list[Stream] = []
-
-    def route(request: Request) -> Answer:
-        if refused.is_set():
-            return then
-        if not request.query.get("watch"):
-            return page(7)
-        opened.append(Stream())
-        return opened[-1]
-
-    timing = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
-    server = serve(route)
-    watched = watch(server, timing=timing, clock=clock)
+    clock, outage = Clock(), Outage(then)
+    server = serve(outage)
+    watched = watch(server, timing=HASTY, clock=clock)
     eventually(lambda: watched.reflector._opened_at, "the watch to be open")
     clock.now += 1000
-    refused.set()
-    before = len(server.requests)
-    opened[0].end()
-    eventually(lambda: len(server.requests) > before, "a refused watch")
+    outage.begin(server)
     assert sum(watched.gaps) == 0
     clock.now += 300
-    refused.clear()
-    eventually(lambda: len(opened) > 1, "the second watch")
+    outage.end()
+    eventually(lambda: len(outage.opened) > 1, "the second watch")
     eventually(lambda: sum(watched.gaps) == 300, "the gap")
 
 
@@ -129,8 +129,7 @@ def test_a_copy_ages_while_its_watches_end_at_once(serve: Serve, watch: Callable
         ended.end()
         return ended
 
-    timing = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
-    watched = watch(serve(route), timing=timing, clock=clock)
+    watched = watch(serve(route), timing=HASTY, clock=clock)
     eventually(lambda: watched.reflector.stale_seconds() > 10, "a stale list")
     eventually(lambda: watched.reflector.last_error, "the failure to be noted")
 

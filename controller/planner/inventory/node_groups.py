@@ -59,10 +59,11 @@ class NodeGroups:
                 number_of_facts[facts] = numbers.setdefault(able, len(numbers)) if able else -1
             self.group_of.append(number_of_facts[facts])
         self.count = len(numbers)
-        self._allowed: list[list[int]] = [[] for _ in kinds]
+        allowed: list[list[int]] = [[] for _ in kinds]
         for able, number in numbers.items():
             for kind in able:
-                self._allowed[kind].append(number)
+                allowed[kind].append(number)
+        self._allowed = [tuple(found) for found in allowed]
         self._kinds = {kind: position for position, kind in enumerate(kinds)}
 
     def kind_of(self, pod: PodView) -> int:
@@ -71,7 +72,7 @@ class NodeGroups:
 
     def allowed(self, kind: int) -> tuple[int, ...]:
         """The groups that pods of a kind may use, in rising order."""
-        return tuple(self._allowed[kind])
+        return self._allowed[kind]
 
 
 def _tied(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[dict[str, list[int]], list[int]]:

@@ -1,4 +1,4 @@
-"""The gauges that are read at each scrape: what one node breaks in them."""
+"""The gauges that are read at each scrape: what they sum, and what one node breaks in them."""
 
 import pytest
 
@@ -29,3 +29,22 @@ def test_a_node_whose_stock_cannot_be_taken_leaves_the_page_as_it_is(
 
     read = bench.metrics.registry.get_sample_value
     assert read("gpuplan_partitions", {"profile": "1g.10gb", "state": "Free"}) == 2
+
+
+def test_partitions_are_summed_over_nodes_and_follow_each_change(bench: Bench) -> None:
+    def total(state: str) -> float | None:
+        read = bench.metrics.registry.get_sample_value
+        return read("gpuplan_partitions", {"profile": "1g.10gb", "state": state})
+
+    for name in ("n1", "n2"):
+        bench.cluster.node(node(name))
+        bench.cluster.plan(name)
+        bench.cluster.agent_status(name, status(gpu(partitions=[partition(0), partition(1, "Used")])))
+    bench.load()
+    for _ in range(2):
+        assert (total("Free"), total("Used")) == (2, 2)
+    bench.cluster.agent_status("n2", status(gpu(partitions=[partition(0, "Used"), partition(1, "Used")])))
+    bench.load()
+    assert (total("Free"), total("Used")) == (1, 3)
+    bench.state.observe_plan("n2", None)
+    assert total("Used") == 1

@@ -288,21 +288,3 @@ def test_gauges_of_the_cluster_are_read_at_each_scrape(desk: ReporterDesk) -> No
     bench.state.observe_pod(("default", "a"), None)
     assert desk.value("gpuplan_pending_pods", resource=SLICE, reason="Undecided") == 1
     assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") is None
-
-
-def test_partitions_are_summed_over_nodes_and_follow_each_change(desk: ReporterDesk) -> None:
-    bench = desk.bench
-    for name in ("n1", "n2"):
-        bench.cluster.node(node(name))
-        bench.cluster.plan(name)
-        bench.cluster.agent_status(name, status(gpu(partitions=[partition(0), partition(1, "Used")])))
-    bench.load()
-    for _ in range(2):
-        assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") == 2
-        assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Used") == 2
-    bench.cluster.agent_status("n2", status(gpu(partitions=[partition(0, "Used"), partition(1, "Used")])))
-    bench.load()
-    assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Free") == 1
-    assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Used") == 3
-    bench.state.observe_plan("n2", None)
-    assert desk.value("gpuplan_partitions", profile="1g.10gb", state="Used") == 1

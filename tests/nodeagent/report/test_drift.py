@@ -43,6 +43,14 @@ def repairs(world: World) -> list[str]:
     return [message for _, reason, message in world.events if reason == "DriftRepaired"]
 
 
+def assert_only_later_drift_is_reported(world: World) -> None:
+    assert world.layout() == "3g.40gb at 4"
+    assert repairs(world) == []
+    create_by_hand()
+    world.settle()
+    assert len(repairs(world)) == 1
+
+
 def counted(world: World) -> tuple[float, float]:
     """Created, destroyed."""
     sample = world.metrics.registry.get_sample_value
@@ -105,11 +113,7 @@ def test_a_plan_that_returns_before_the_other_was_confirmed_is_no_drift(world: W
     world.apply(mig(0, ("3g.40gb", 4)))
     world.settle()
 
-    assert world.layout() == "3g.40gb at 4"
-    assert repairs(world) == []
-    create_by_hand()
-    world.settle()
-    assert len(repairs(world)) == 1
+    assert_only_later_drift_is_reported(world)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -144,12 +148,7 @@ def test_a_gpu_that_is_reset_after_it_was_lost_is_no_drift(world: World) -> None
     incidents.find_again(world.machine, uuid)
     destroy_by_hand()
     world.settle()
-    assert world.layout() == "3g.40gb at 4"
-    assert repairs(world) == []
-
-    create_by_hand()
-    world.settle()
-    assert len(repairs(world)) == 1
+    assert_only_later_drift_is_reported(world)
 
 
 @pytest.mark.parametrize("node_known_late", [False, True])
@@ -162,8 +161,4 @@ def test_a_reboot_is_no_drift(world: World, node_known_late: bool) -> None:
         world.agent.reconcile()
     world.settle()
 
-    assert world.layout() == "3g.40gb at 4"
-    assert repairs(world) == []
-    create_by_hand()
-    world.settle()
-    assert len(repairs(world)) == 1
+    assert_only_later_drift_is_reported(world)

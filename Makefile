@@ -136,7 +136,8 @@ audit: .venv/.ready  ## look for known vulnerabilities in what the image contain
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gpuplan needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/development.txt
+	@# The lock is complete (`make generated` checks it), so pip must not resolve it: one before 23.3 looks for newer versions of extras, and stops.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/development.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 

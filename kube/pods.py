@@ -7,25 +7,28 @@ its turn and stays; every other init container ends before the next one starts. 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from kube.quantities import Quantity
 
 Raw = Mapping[str, Any]
 Amounts = dict[str, int]
+Amount = TypeVar("Amount", int, Quantity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodAmounts:
+class PodAmounts(Generic[Amount]):
     """Per resource."""
 
-    running: Amounts
+    running: dict[str, Amount]
     """Of containers and sidecars together, once initialisation is over."""
-    most: Amounts
+    most: dict[str, Amount]
     """The most at once: of those, or of an init container with the sidecars that started before it."""
 
 
-def pod_amounts(spec: Raw, of: Callable[[Raw], Mapping[str, int]]) -> PodAmounts:
-    running: Amounts = {}
-    most: Amounts = {}
+def pod_amounts(spec: Raw, of: Callable[[Raw], Mapping[str, Amount]]) -> PodAmounts[Amount]:
+    running: dict[str, Amount] = {}
+    most: dict[str, Amount] = {}
     for container in spec.get("initContainers") or ():
         step = running if is_sidecar(container) else dict(running)
         add(step, of(container))
@@ -52,16 +55,17 @@ def all_containers(spec: Raw) -> Iterator[Raw]:
     yield from spec.get("initContainers") or ()
 
 
-def add(total: Amounts, more: Mapping[str, int]) -> None:
+def add(total: dict[str, Amount], more: Mapping[str, Amount]) -> None:
     """Add to `total`."""
     for resource, number in more.items():
-        total[resource] = total.get(resource, 0) + number
+        total[resource] = total[resource] + number if resource in total else number
 
 
-def largest(parts: Iterable[Mapping[str, int]]) -> Amounts:
+def largest(parts: Iterable[Mapping[str, Amount]]) -> dict[str, Amount]:
     """The most of each resource."""
-    most: Amounts = {}
+    most: dict[str, Amount] = {}
     for part in parts:
         for resource, number in part.items():
-            most[resource] = max(most.get(resource, 0), number)
+            if resource not in most or number > most[resource]:
+                most[resource] = number
     return most

@@ -1,9 +1,10 @@
 """Computes what a pod requests, by kube-scheduler's rules.
 
-Takes a pod's raw JSON and returns integers per resource: cpu in milli, everything else in units. Sums are exact and
-rounded up once, at the end. The total is the sum of containers and sidecars, or the peak of the init chain where that
-is more; pod-level requests replace cpu, memory and huge pages; overhead is added. Limits stand in for missing requests,
-as the API server defaults them. A bound pod counts with what an in-place resize has given it (`held_requests`).
+Takes a pod's raw JSON and returns integers per resource: cpu in milli, everything else in units. Quantities are added
+as they are and become integers once, at the end, as `kube.quantities` counts them. The total is the sum of containers
+and sidecars, or the peak of the init chain where that is more; pod-level requests replace cpu, memory and huge pages;
+overhead is added. Limits stand in for missing requests, as the API server defaults them. A bound pod counts with what
+an in-place resize has given it (`held_requests`).
 """
 
 from collections.abc import Callable, Mapping
@@ -11,21 +12,19 @@ from functools import lru_cache
 from typing import Any
 
 from kube.pods import Amounts, add, all_containers, is_sidecar, largest, pod_amounts
-from kube.quantities import cpu_milli, parse_quantity, to_int
+from kube.quantities import Quantity, cpu_milli, parse_quantity, to_int
 from partitioning.resources import ACK_MEMORY, AckRequest, MigRequest, MpsRequest, SharedRequest, WholeRequest, classify
 
 Raw = Mapping[str, Any]
-_Nanos = dict[str, int]
-"""Exact amounts on the way: thousand-millionths of a unit, the finest that the API server keeps."""
+_Quantities = dict[str, Quantity]
 
-_NANO = 10**9
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 
 
 @lru_cache(maxsize=8192)
 def amount(resource: str, quantity: str | int | float) -> int:
-    """One quantity in the units of this package; raises kube.quantities.QuantityError."""
-    return cpu_milli(quantity) if resource == "cpu" else to_int(quantity)
+    """One quantity in the units of this package, at least 0; raises kube.quantities.QuantityError."""
+    return max(0, cpu_milli(quantity) if resource == "cpu" else to_int(quantity))
 
 
 def amounts(quantities: Raw | None) -> Amounts:
@@ -36,7 +35,7 @@ def amounts(quantities: Raw | None) -> Amounts:
 def pod_requests(pod: Raw) -> Amounts:
     """What the scheduler needs room for when it places the pod: the spec alone counts."""
     spec = pod["spec"]
-    return _rounded(_total(spec, _requests, _pod_level(spec)))
+    return _counted(_total(spec, _requests, _pod_level(spec)))
 
 
 def held_requests(pod: Raw) -> Amounts:
@@ -53,7 +52,7 @@ def held_requests(pod: Raw) -> Amounts:
         if entry.get("resources") is not None
     }
 
-    def held(container: Raw) -> _Nanos:
+    def held(container: Raw) -> _Quantities:
         entry = reported.get(container["name"])
         if entry is None or _plain_init(container, spec):
             return _requests(container)
@@ -62,8 +61,8 @@ def held_requests(pod: Raw) -> Amounts:
     pod_level = _pod_level(spec)
     if pod_level and status.get("resources") is not None:
         effective = _in_force(status, pod_level, infeasible)
-        pod_level = {resource: effective.get(resource, 0) for resource in pod_level}
-    return _rounded(_total(spec, held, pod_level))
+        pod_level = {resource: effective.get(resource, Quantity(0)) for resource in pod_level}
+    return _counted(_total(spec, held, pod_level))
 
 
 def container_requests(container: Raw) -> Amounts:
@@ -133,21 +132,20 @@ def _mps_slices(container: Raw) -> int:
     return count
 
 
-@lru_cache(maxsize=8192)
-def _nano(quantity: str | int | float) -> int:
-    value = parse_quantity(quantity) * _NANO
-    return -(-value.numerator // value.denominator)
+_quantity = lru_cache(maxsize=8192)(parse_quantity)
 
 
-def _nanos(quantities: Raw | None) -> _Nanos:
-    return {resource: _nano(quantity) for resource, quantity in (quantities or {}).items()}
+def _quantities(quantities: Raw | None) -> _Quantities:
+    return {resource: _quantity(quantity) for resource, quantity in (quantities or {}).items()}
 
 
-def _rounded(total: _Nanos) -> Amounts:
+def _counted(total: _Quantities) -> Amounts:
     return {
-        resource: -(-nanos // (_NANO // 1000 if resource == "cpu" else _NANO))
-        for resource, nanos in total.items()
+        resource: amount
+        for resource, quantity in total.items()
         if _counts(resource)
+        # What overflows below 0 is room for the scheduler, and no device for anybody.
+        and ((amount := quantity.milli if resource == "cpu" else quantity.value) > 0 or classify(resource) is None)
     }
 
 
@@ -158,32 +156,32 @@ def _counts(resource: str) -> bool:
     return resource in _NATIVE or resource.startswith(("hugepages-", "attachable-volumes-"))
 
 
-def _requests(container: Raw) -> _Nanos:
+def _requests(container: Raw) -> _Quantities:
     resources = container.get("resources") or {}
-    return {**_nanos(resources.get("limits")), **_nanos(resources.get("requests"))}
+    return {**_quantities(resources.get("limits")), **_quantities(resources.get("requests"))}
 
 
-def _in_force(status: Raw, spec: _Nanos, infeasible: bool) -> _Nanos:
+def _in_force(status: Raw, spec: _Quantities, infeasible: bool) -> _Quantities:
     """What a container or pod whose status reports resources takes; a resize that cannot be done is not waited for."""
-    parts = [_nanos(status["resources"].get("requests")), _nanos(status.get("allocatedResources"))]
+    parts = [_quantities(status["resources"].get("requests")), _quantities(status.get("allocatedResources"))]
     return largest(parts if infeasible else [spec, *parts])
 
 
-def _total(spec: Raw, of: Callable[[Raw], _Nanos], pod_level: _Nanos) -> _Nanos:
+def _total(spec: Raw, of: Callable[[Raw], _Quantities], pod_level: _Quantities) -> _Quantities:
     total = {**pod_amounts(spec, of).most, **pod_level}
-    add(total, _nanos(spec.get("overhead")))
+    add(total, _quantities(spec.get("overhead")))
     return total
 
 
-def _pod_level(spec: Raw) -> _Nanos:
+def _pod_level(spec: Raw) -> _Quantities:
     """Pod-level requests. A limit without a request becomes one only where no container requests that resource."""
     resources = spec.get("resources")
     if not resources:
         return {}
     of_containers = {name for container in all_containers(spec) for name in _requests(container)}
-    given = {name: nanos for name, nanos in _nanos(resources.get("limits")).items() if name not in of_containers}
-    given.update(_nanos(resources.get("requests")))
-    return {name: nanos for name, nanos in given.items() if name in ("cpu", "memory") or name.startswith("hugepages-")}
+    given = {name: limit for name, limit in _quantities(resources.get("limits")).items() if name not in of_containers}
+    given.update(_quantities(resources.get("requests")))
+    return {name: given[name] for name in given if name in ("cpu", "memory") or name.startswith("hugepages-")}
 
 
 def _plain_init(container: Raw, spec: Raw) -> bool:

@@ -19,7 +19,7 @@ from controller.model.scheduling import (
     StorageClassView,
     VolumeView,
 )
-from kube.quantities import to_int
+from kube.quantities import parse_quantity
 
 Raw = Mapping[str, Any]
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -103,7 +103,7 @@ def _claim_key(reference: Raw) -> tuple[str, str, str]:
 
 def _storage(spec: Raw, amounts: Raw | None) -> Storage:
     return Storage(
-        size=to_int((amounts or {}).get("storage", 0)),
+        size=parse_quantity((amounts or {}).get("storage", 0)).rounded_up,
         modes=tuple(spec.get("accessModes") or ()),
         block=spec.get("volumeMode") == "Block",
         attributes_class=spec.get("volumeAttributesClassName") or "",

@@ -16,7 +16,7 @@ class Policies(Section):
 
     one_gpu_resource_per_container: bool = True
     """Refuse pods with an MPS slice and another GPU resource in one container, which would see the slice only; with
-    `agent.settings.deviceListStrategy: envvar` with any two."""
+    `agent.settings.deviceListStrategy: envvar` with any two; and containers with more than 1,000 of a GPU resource."""
     ack_memory_as_slices: bool = False
     """Give pods that request `aliyun.com/gpu-mem: N` a sized slice of N GiB, rounded up to GB, instead of units: for
     ACK's nodes with several GPUs, of which kube-scheduler sees the sum of units only. Needs a cluster that serves

@@ -39,6 +39,8 @@ def gpu_outcome(
     """`notes` are sentences that are true in whatever state the GPU is."""
     state, reason, message = _state(item.item_hash, change, actuated, stage, confirmed_hash)
     ready = state is GpuState.READY
+    if ready and not message:
+        message = next((doubt_about(one.partition, one.doubt) for one in partitions if one.doubt), "")
     return GpuOutcome(
         index=change.gpu.index,
         gpu=change.gpu,
@@ -205,7 +207,12 @@ def _holder(partition: Partition, verdict: Verdict) -> str:
         return f"{partition.title} is held by pod {verdict.pod}{lost if verdict.forgotten else given_as}"
     if verdict.use is Use.USED:
         return f"{partition.title} is in use: {verdict.why}"
-    return f"whether {partition.title} is in use is not known: {verdict.why}"
+    return doubt_about(partition, verdict.why)
+
+
+def doubt_about(partition: Partition, why: str) -> str:
+    """`why` names the pod on whose account nothing is known."""
+    return f"whether {partition.title} is in use is not known: {why}"
 
 
 def _with_units_merged(partitions: Iterable[PartitionOutcome]) -> tuple[PartitionOutcome, ...]:
@@ -232,4 +239,5 @@ def partition_outcome(partition: Partition, verdict: Verdict, advertised: Advert
         state = PartitionState.UNKNOWN
     elif partition.id not in advertised.confirmation.schedulable:
         state = PartitionState.PENDING
-    return PartitionOutcome(partition=partition, state=state, pod=pod, unhealthy=unhealthy)
+    doubt = verdict.why if state is PartitionState.UNKNOWN else ""
+    return PartitionOutcome(partition=partition, state=state, pod=pod, unhealthy=unhealthy, doubt=doubt)

@@ -25,6 +25,8 @@ class PartitionOutcome:
     pod: str = ""
     unhealthy: bool = False
     """Advertised as Unhealthy."""
+    doubt: str = ""
+    """Why its use is not known."""
 
     @property
     def used(self) -> bool:

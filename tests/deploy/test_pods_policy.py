@@ -69,6 +69,22 @@ def test_a_container_with_two_kinds_is_refused_by_name(resources: tuple[str, ...
     assert message.startswith("container crowded requests two kinds of GPU resource")
 
 
+@pytest.mark.parametrize("amount", ["0", "1", "8", "999", "1000", "1k", "1e3", 7])
+def test_an_amount_that_a_node_may_have_is_admitted(amount: str | int) -> None:
+    limits = {"nvidia.com/mig-1g.10gb": amount, "cpu": "1e999"}
+    assert verdict({"containers": [{"name": "main", "resources": {"limits": limits}}]}) == (True, "")
+
+
+@pytest.mark.parametrize("amount", ["1001", "1Ki", "2k", "1e4", "1e999", "18446744073709551617", "1M", 5000])
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb"])
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_an_amount_that_no_node_has_is_refused(amount: str | int, resource: str, kind: str) -> None:
+    odd = {"name": "odd", "resources": {"limits": {resource: amount}}}
+    let_in, message = verdict({"containers": [container("plain")], kind: [odd]})
+    assert not let_in
+    assert message.startswith("container odd requests more than 1000 of a GPU resource")
+
+
 def test_two_containers_may_request_a_kind_each_and_one_may_have_no_resources() -> None:
     containers = [container("a", "nvidia.com/mig-1g.10gb"), container("b", "nvidia.com/gpu"), {"name": "c"}]
     assert verdict({"containers": containers}) == (True, "")

@@ -22,6 +22,13 @@ PODS = [
         says="container main requests two kinds of GPU resource",
     ),
     Pair(
+        policy="gpuplan-pods",
+        rule="a container can request at most 1000 of a GPU resource",
+        keeps=lambda rig: post(rig.admin, PATH, requesting("nvidia.com/mig-1g.10gb", count="1000")),
+        breaks=lambda rig: post(rig.admin, PATH, requesting("nvidia.com/mig-1g.10gb", count="1e999")),
+        says="container main requests more than 1000 of a GPU resource",
+    ),
+    Pair(
         policy="gpuplan-mps-requests",
         rule="a container can request one MPS slice or replica",
         keeps=lambda rig: post(rig.admin, PATH, requesting("nvidia.com/gpu-10gb")),

@@ -13,7 +13,7 @@ def container(amount: int, *, sidecar: bool = False) -> dict[str, Any]:
     return {"name": f"c{amount}", "amount": amount, **({"restartPolicy": "Always"} if sidecar else {})}
 
 
-def amounts(containers: list[dict[str, Any]], init: list[dict[str, Any]]) -> PodAmounts:
+def amounts(containers: list[dict[str, Any]], init: list[dict[str, Any]]) -> PodAmounts[int]:
     spec = {"containers": containers, "initContainers": init}
     return pod_amounts(spec, lambda one: {"x": one["amount"]} if one["amount"] else {})
 

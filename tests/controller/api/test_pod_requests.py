@@ -22,6 +22,11 @@ def requesting(*requests: Json, **spec: Any) -> Json:
         (requesting({"cpu": "0.1m"}, {"cpu": "0.2m"}), {"cpu": 1}),
         (requesting({"memory": "100m"}, {"memory": "1.5"}), {"memory": 2}),
         (requesting({"cpu": "1500u"}, overhead={"cpu": "600u"}), {"cpu": 3}),
+        # As 64 bits count them: added as they are written, and cut off once. Below 0 it is room, and never a device.
+        (requesting({"cpu": "1e999", SLICE: "1e999"}), {"cpu": 0}),
+        (requesting({"memory": "18446744073709551617"}, {"memory": "1"}), {"memory": 2}),
+        (requesting({"cpu": "7Ei", SLICE: "9223372036854775808"}), {"cpu": -(2**63)}),
+        (requesting({SLICE: "9223372036854775807"}, {SLICE: "9223372036854775807"}, {SLICE: "5"}), {SLICE: 3}),
         # Names without a slash that are no resource to the scheduler.
         (requesting({"gpus": "1", "storage": "1Gi", "hugepages-2Mi": "4Mi"}), {"hugepages-2Mi": 4 << 20}),
         # Those of quotas are none either, unless Kubernetes itself owns them.

@@ -16,6 +16,7 @@ from nodeagent.advertise.taint import NodeGuard, NodeWriting
 from nodeagent.agent import Agent, Pacing
 from nodeagent.cache import NodeCache
 from nodeagent.hardware.driver import GpuDriver
+from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.hardware.reading import HardwareReader
 from nodeagent.nvidia.backend import NvidiaBackend
 from nodeagent.nvidia.node_files import NodeFiles
@@ -75,6 +76,7 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
                 parts.holdings,
                 parts.state.plugin,
                 kubelet_start_seconds=settings.kubelet_start_seconds,
+                resources=GpuResources(settings.gpu_resources),
             ),
             hardware=HardwareReader(driver),
             journal=journal,

@@ -37,6 +37,7 @@ from nodeagent.handover.watch import DirectoryWatch, DirectoryWatches
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
+from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.health import Health, Passes
 from nodeagent.nvidia.hang_up import HangUp
 from nodeagent.observed.holdings import Holdings
@@ -73,7 +74,12 @@ class AgentProcess:
             PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds), wake=self._wake.set
         )
         self._driver = ThreadedDriver(driver, timeout_seconds=settings.driver_timeout_seconds)
-        self._kubelet = Kubelet(settings.kubelet_dir, clock=time.monotonic, wall_clock=time.time)
+        self._kubelet = Kubelet(
+            settings.kubelet_dir,
+            clock=time.monotonic,
+            wall_clock=time.time,
+            resources=GpuResources(settings.gpu_resources),
+        )
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
         self._budget, self._failures = RequestBudget(), StatusFailures()
         self.heartbeat = self._build_heartbeat()
@@ -120,10 +126,11 @@ class AgentProcess:
     def _build_watches(self) -> dict[str, Reflector[Any]]:
         api, cache, name = self._api, self._cache, self._node_name
         own, bound = {"fieldSelector": f"metadata.name={name}"}, {"fieldSelector": f"spec.nodeName={name}"}
+        pods = partial(parse_pod, resources=GpuResources(self._settings.gpu_resources))
         return {
             PLAN: Reflector(api, paths.PLANS, params=own, project=parse_plan, on_change=cache.on_plan),
             NODE: Reflector(api, paths.NODES, params=own, project=parse_node, on_change=cache.on_node),
-            PODS: Reflector(api, paths.PODS, params=bound, project=parse_pod, on_change=cache.on_pod),
+            PODS: Reflector(api, paths.PODS, params=bound, project=pods, on_change=cache.on_pod),
         }
 
     def _build_agent(self) -> Agent:

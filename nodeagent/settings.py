@@ -34,6 +34,10 @@ class Settings(Section):
     """How long after a kubelet start its List of pods is not believed: it is empty at first. 0 only in a sandbox."""
     release_slack_seconds: Seconds = 30.0
     """A pod that vanished without having ended keeps its devices for its grace period and this long."""
+    gpu_resources: tuple[Annotated[str, Field(min_length=1, max_length=317)], ...] = ()
+    """Further extended resources by which pods hold this node's GPUs through another device plugin. Known are
+    nvidia.com/gpu*, nvidia.com/mig-*, mig.das.com/* and aliyun.com/gpu-mem. While a pod has a device id of one of these
+    that names no UUID, any partition of its node may be in use."""
     loaded_deadline_seconds: Interval = 60.0
     """After this long without the device plugin loading its config the plan reports it."""
     allocatable_deadline_seconds: Interval = 30.0

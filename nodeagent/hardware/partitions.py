@@ -13,7 +13,7 @@ from nodeagent.handover.config import Device, DeviceKind, PluginConfig
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from partitioning.layouts import Instance
 from partitioning.mps import MpsSlice, slice_of_gb, units_of_gib
-from partitioning.resources import WHOLE, classify, mig_resource
+from partitioning.resources import WHOLE, mig_resource
 
 _REPLICA_ID = re.compile(r"GPU-[0-9a-f-]+::(?P<number>\d+)")
 _SLICE_ID = re.compile(r"(?P<gpu>GPU-[0-9a-f-]+)::(?P<size>[1-9]\d*)(?P<unit>gb|gib)::(?P<number>\d+)")
@@ -81,11 +81,6 @@ class Partition(Device):
     def device(self) -> Device:
         """Its entry in the device plugin's config."""
         return Device(**{name: getattr(self, name) for name in _DEVICE_FIELDS})
-
-
-def concerns_gpus(resource: str, device_id: str) -> bool:
-    """Whether a device id, of any resource and any device plugin, may name a GPU or a partition of one."""
-    return classify(resource) is not None or "GPU-" in device_id or "MIG-" in device_id
 
 
 def whole(gpu: ObservedGpu) -> Partition:

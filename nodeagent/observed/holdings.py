@@ -18,7 +18,6 @@ from pydantic import Field, TypeAdapter, with_config
 from nodeagent.ages import Ages
 from nodeagent.handover.config import Allocation
 from nodeagent.handover.files import WIRE, Unreadable, identity, read_json, write_json
-from nodeagent.hardware.partitions import concerns_gpus
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
 from nodeagent.observed.usage import Votes, lists_all_of
@@ -150,8 +149,7 @@ class Holdings:
 
     def _note(self, pod: NodePod, listed: Listed) -> None:
         containers = listed.pods[pod.key]
-        shown = ((name, ids) for held in containers.values() for name, ids in held.items())
-        ids = {device_id for name, found in shown for device_id in found if concerns_gpus(name, device_id)}
+        ids = {device_id for held in containers.values() for found in held.values() for device_id in found}
         known = self._pods.get(pod.uid)
         if known is not None and not lists_all_of(pod, containers):
             # A kubelet that lost its memory lists a running pod without its devices, permanently.

@@ -24,7 +24,7 @@ from kube.kubelet_api.allocatable import ids_by_resource
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from nodeagent.handover.rival_sockets import rival_sockets
-from nodeagent.hardware.partitions import concerns_gpus
+from nodeagent.hardware.gpu_ids import KNOWN, GpuResources
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
@@ -47,6 +47,15 @@ class Listed:
     """pod-resources List: devices by pod (namespace, name), then container. Plain init containers are never in it."""
 
     pods: Mapping[tuple[str, str], Mapping[str, Held]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def only(self, resources: GpuResources) -> "Listed":
+        """Without the ids that concern no GPU."""
+        return Listed(
+            pods={
+                pod: {name: _concerning(held, resources) for name, held in containers.items()}
+                for pod, containers in self.pods.items()
+            }
+        )
 
     def ids(self) -> frozenset[str]:
         """Of all pods."""
@@ -72,8 +81,16 @@ class CheckpointEntry:
 class Kubelet:
     """The kubelet of this node, read on its own machine. `clock` is monotonic, and 0 at boot."""
 
-    def __init__(self, root: Path, *, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        resources: GpuResources = KNOWN,
+    ) -> None:
         self._paths = KubeletPaths(root)
+        self._resources = resources
         self._clock = clock
         self._wall_clock = wall_clock
         self._identity: tuple[int, int] | None = None
@@ -103,7 +120,9 @@ class Kubelet:
             content = json.loads(self._paths.checkpoint.read_text(encoding="utf-8"))
             rows = content["Data"]["PodDeviceEntries"] or []
             found = tuple(
-                CheckpointEntry(pod_uid=str(row["PodUID"]), ids=ids) for row in rows if (ids := _checkpointed(row))
+                CheckpointEntry(pod_uid=str(row["PodUID"]), ids=ids)
+                for row in rows
+                if (ids := _checkpointed(row, self._resources))
             )
         except FileNotFoundError:
             return ()
@@ -172,10 +191,14 @@ class Kubelet:
         self._channel = None
 
 
-def _checkpointed(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _checkpointed(row: Mapping[str, Any], resources: GpuResources) -> tuple[str, ...]:
     """The ids of GPUs in one line of the checkpoint."""
     ids = {str(device_id) for of_numa_node in (row["DeviceIDs"] or {}).values() for device_id in of_numa_node or ()}
-    return tuple(sorted(device_id for device_id in ids if concerns_gpus(row["ResourceName"], device_id)))
+    return tuple(sorted(device_id for device_id in ids if resources.concerns(row["ResourceName"], device_id)))
+
+
+def _concerning(held: Held, resources: GpuResources) -> Held:
+    return {name: tuple(i for i in ids if resources.concerns(name, i)) for name, ids in held.items()}
 
 
 def _containers(pod: messages.PodResources) -> dict[str, Held]:

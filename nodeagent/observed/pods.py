@@ -14,7 +14,7 @@ from typing import Any
 
 from kube.pods import all_containers, pod_amounts, staying_containers
 from kube.quantities import to_int
-from nodeagent.hardware.partitions import concerns_gpus
+from nodeagent.hardware.gpu_ids import KNOWN, GpuResources
 from partitioning.resources import classify
 
 DEFAULT_GRACE_SECONDS = 30
@@ -144,7 +144,7 @@ def _youngest(pods: Iterable[NodePod]) -> NodePod | None:
     return max((pod for pod in pods if not pod.ended), key=lambda pod: (pod.began, pod.uid), default=None)
 
 
-def parse_pod(raw: Mapping[str, Any]) -> NodePod:
+def parse_pod(raw: Mapping[str, Any], resources: GpuResources = KNOWN) -> NodePod:
     """Read a pod of the API."""
     metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     grace = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
@@ -165,7 +165,7 @@ def parse_pod(raw: Mapping[str, Any]) -> NodePod:
         handled=bool(status.get("startTime")),
         began=status.get("startTime") or metadata.get("creationTimestamp") or "",
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
-        reported=tuple(sorted(_reported(statuses))),
+        reported=tuple(sorted(_reported(statuses, resources))),
         refused=_refused(status, {name for c in all_containers(spec) for name, _ in _requested(c)}),
         mig_manager=MIG_MANAGER in labels and bool(paths),
         device_plugin=any(label in labels for label in DEVICE_PLUGINS)
@@ -202,13 +202,13 @@ def _hidden(spec: Mapping[str, Any]) -> Amounts:
     return tuple((name, count) for name, count in beyond if count > 0)
 
 
-def _reported(statuses: Iterable[Mapping[str, Any]]) -> set[str]:
+def _reported(statuses: Iterable[Mapping[str, Any]], resources: GpuResources) -> set[str]:
     return {
         device["resourceID"]
         for container in statuses
         for resource in container.get("allocatedResourcesStatus") or ()
         for device in resource.get("resources") or ()
-        if concerns_gpus(resource.get("name", ""), device.get("resourceID", "")) and "resourceID" in device
+        if resources.concerns(resource.get("name", ""), device.get("resourceID", "")) and "resourceID" in device
     }
 
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuProcess, ObservedGpu
+from nodeagent.hardware.gpu_ids import names_a_device
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observed.kubelet import Held, Listed, NoAnswer
 from nodeagent.observed.pods import NodePod, ObservedPods
@@ -71,6 +72,8 @@ class Usage:
     """Why nothing is known of any id."""
     forgotten: Collection[str] = ()
     """Held ids that the kubelet takes for free."""
+    strange: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """Why any partition may be in use, by an id of a GPU resource that names none."""
 
     def of(self, partition: Partition, slices: Container[str] = frozenset()) -> Verdict:
         """`slices` are the ids of our MPS slices: those of replicas have the form of other plugins' ids."""
@@ -80,6 +83,8 @@ class Usage:
             return Verdict(use=Use.USED, pod=self.held[other_id], other_id=other_id)
         if other_id := _other_id(partition, self.doubtful, slices):
             return Verdict(use=Use.UNKNOWN, why=self.doubtful[other_id], other_id=other_id)
+        if other_id := min(self.strange, default=""):
+            return Verdict(use=Use.UNKNOWN, why=self.strange[other_id], other_id=other_id)
         why = self.doubtful.get(partition.id) or self.blind or self.short.get(partition.resource)
         return Verdict(use=Use.UNKNOWN, why=why) if why else Verdict(use=Use.FREE)
 
@@ -119,7 +124,17 @@ def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Votes, *, too_ea
                 held[device_id] = f"{namespace}/{name}"
     blind = too_early or _blind(pods, listed)
     short = shortfalls(pods, listed, votes) if isinstance(listed, Listed) else {}
-    return Usage(held=held, doubtful=votes.doubtful, short=short, blind=blind, forgotten=votes.forgotten)
+    strange = _strange({**dict.fromkeys(votes.doubtful, ""), **held})
+    return Usage(
+        held=held, doubtful=votes.doubtful, short=short, blind=blind, forgotten=votes.forgotten, strange=strange
+    )
+
+
+def _strange(ids: Mapping[str, str]) -> dict[str, str]:
+    """`ids` are those that somebody holds or may hold, with the pod where it is known."""
+    what = "an id of another device plugin that names no partition: any of this node may be in use"
+    holders = {i: f"pod {pod} holds" if pod else "a pod that is gone may hold" for i, pod in sorted(ids.items())}
+    return {i: f"{holder} {i}, {what}" for i, holder in holders.items() if not names_a_device(i)}
 
 
 def shortfalls(pods: ObservedPods, listed: Listed, votes: Votes) -> dict[str, str]:

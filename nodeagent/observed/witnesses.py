@@ -11,6 +11,7 @@ from typing import Protocol
 
 from nodeagent.handover.config import PluginFiles, read_ledger
 from nodeagent.handover.files import Unreadable
+from nodeagent.hardware.gpu_ids import KNOWN, GpuResources
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import ObservedPods
@@ -56,9 +57,15 @@ class Witnesses:
     """One per agent."""
 
     def __init__(
-        self, kubelet: KubeletReader, holdings: Holdings, files: PluginFiles, *, kubelet_start_seconds: float
+        self,
+        kubelet: KubeletReader,
+        holdings: Holdings,
+        files: PluginFiles,
+        *,
+        kubelet_start_seconds: float,
+        resources: GpuResources = KNOWN,
     ) -> None:
-        self._kubelet, self._holdings, self._files = kubelet, holdings, files
+        self._kubelet, self._holdings, self._files, self._resources = kubelet, holdings, files, resources
         self._kubelet_start_seconds = kubelet_start_seconds
 
     def read(self, pods_now: Callable[[], ObservedPods]) -> Witnessed:
@@ -71,6 +78,7 @@ class Witnesses:
         unusable = unusable or self._holdings.lost(self._files.lost_ledger)
         too_early = self._too_early(seconds) or unusable
         listed = self._kubelet.listed()
+        listed = listed.only(self._resources) if isinstance(listed, Listed) else listed
         checkpoint = self._kubelet.checkpoint()
         pods = pods_now()
         handed_out = () if isinstance(allocations, Unreadable) else allocations

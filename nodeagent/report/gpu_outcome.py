@@ -233,7 +233,7 @@ def partition_outcome(partition: Partition, verdict: Verdict, advertised: Advert
     state, pod = PartitionState.FREE, ""
     if verdict.use is Use.USED:
         state, pod = PartitionState.USED, verdict.pod
-    elif partition.id in advertised.config.withdrawn:
+    elif partition.id in advertised.config.withdrawn and not verdict.other_id:
         state = PartitionState.WITHDRAWN
     elif verdict.use is Use.UNKNOWN or not partition.advertisable or unhealthy:
         state = PartitionState.UNKNOWN

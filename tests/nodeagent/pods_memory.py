@@ -6,6 +6,7 @@ process is listed by the driver until its container ends, unless the driver is m
 
 from pathlib import Path
 
+from nodeagent.hardware.gpu_ids import KNOWN
 from nodeagent.observed.kubelet import CheckpointEntry
 from sandbox.driver import processes
 from tests.clock import Clock
@@ -72,7 +73,8 @@ class PodsMemory:
         self.pods[key]["status"] = started()
         self.kubelet.known.add(key)
         self.kubelet.held[key] = {"main": {resource: (device_id,)}}
-        self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=(device_id,)),)
+        if KNOWN.concerns(resource, device_id):
+            self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=(device_id,)),)
         self.running[key] = (device,)
         return key
 

@@ -31,6 +31,8 @@ RESOURCES = (*(f"nvidia.com/mig-{profile}" for profile in PROFILES[:4]), "nvidia
 PID_BY_HAND = 77
 SECONDS_TO_WITHDRAW = 3.0
 WAIT = [("pass", 4)] * 3
+FORMS = ("{}::0", "{}::10::2", "{}-_-3", "nvidia1/gi2")
+"""Ids of other plugins for a device; the last one does not say which it is."""
 
 exact = st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 3), max_size=3)
 slices = st.lists(st.sampled_from((5, 10, 20, 40)), max_size=4).filter(lambda sizes: sum(sizes) <= 80)
@@ -43,7 +45,7 @@ steps = st.one_of(
     st.tuples(st.just("finish"), st.integers(0, 5)),
     st.tuples(st.just("force delete"), st.integers(0, 5)),
     st.tuples(st.just("recreate"), st.integers(0, 5), st.integers(0, 3)),
-    st.tuples(st.just("other plugin's pod"), st.integers(0, 5), st.sampled_from(("{}::0", "{}::10::2", "{}-_-3"))),
+    st.tuples(st.just("other plugin's pod"), st.integers(0, 5), st.sampled_from(FORMS)),
     st.tuples(st.just("recut by hand")),
     st.tuples(st.just("kill after"), st.integers(1, 8)),
     st.tuples(st.just("pass"), st.integers(1, 4)),
@@ -200,6 +202,7 @@ THREES = {"3g.40gb": 2}
 
 
 @example([("mig", THREES, False), *WAIT, ("other plugin's pod", 0, "{}::0"), ("mig", {"7g.80gb": 1}, False), *WAIT])
+@example([("mig", THREES, False), *WAIT, ("other plugin's pod", 0, FORMS[3]), ("mig", {"7g.80gb": 1}, False), *WAIT])
 @example([("other plugin's pod", 5, "{}::0"), ("mps", [10]), *WAIT])
 @example([("other plugin's pod", 5, "{}::0"), ("pass", 4), ("whole",), *WAIT])
 @example(

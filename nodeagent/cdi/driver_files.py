@@ -3,7 +3,8 @@
 NVIDIA's toolkit writes them where it is installed: the GPU Operator's for its own pods (management.nvidia.com/gpu), the
 packages of 1.18 and later, or `nvidia-ctk cdi generate` by hand (nvidia.com/gpu). Takes the folders in which container
 runtimes look and the version of the running driver; returns the shared edits of the first specification that was made
-for this driver, or a sentence that says what was found instead. Never returns the files of another driver: their paths
+for this driver, with the hook that those for the operator's pods lack, or a sentence that says what was found instead.
+Never returns the files of another driver: their paths
 carry its version and are gone. Writes nothing.
 """
 
@@ -19,8 +20,13 @@ import yaml
 from nodeagent.cdi.specification import Edits
 from nodeagent.handover.files import Identity, Unreadable, identity
 
-KINDS = ("management.nvidia.com/gpu", "nvidia.com/gpu")
+MANAGEMENT = "management.nvidia.com/gpu"
+KINDS = ("nvidia.com/gpu", MANAGEMENT)
 """In order of preference. Not that of NVIDIA's device plugin: its file stays behind where the plugin leaves."""
+NO_NEW_NODES = "disable-device-node-modification"
+"""The hook that keeps the driver's libraries from making nodes of other GPUs in a container whose user is root."""
+UNKNOWN_BESIDE = "chmod"
+"""A hook that toolkits write up to 1.17, which do not know the other one: a container ends with such a command."""
 REMEDY = (
     "install NVIDIA's container toolkit 1.18 or later (the GPU Operator 25.10 or later does), or run "
     "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node"
@@ -52,12 +58,13 @@ def well_formed(edits: object) -> bool:
     """Whether edits that another program wrote have the types that are relied on here."""
     if not isinstance(edits, Mapping):
         return False
-    texts, nodes, mounts = (edits.get(name) or [] for name in ("env", "deviceNodes", "mounts"))
+    texts, nodes, mounts, hooks = (edits.get(name) or [] for name in ("env", "deviceNodes", "mounts", "hooks"))
     return (
-        all(isinstance(each, list) for each in (texts, nodes, mounts))
+        all(isinstance(each, list) for each in (texts, nodes, mounts, hooks))
         and all(isinstance(text, str) for text in texts)
         and all(isinstance(each, Mapping) for each in mounts)
         and all(isinstance(node, Mapping) and isinstance(node.get("path"), str) for node in nodes)
+        and all(isinstance(hook, Mapping) and isinstance(hook.get("args") or [], list) for hook in hooks)
     )
 
 
@@ -81,10 +88,22 @@ def driver_files(documents: Mapping[str, object], driver_version: str) -> Driver
                 continue
             made_for = driver_version_of(edits)
             if made_for and made_for == driver_version:
+                if kind == MANAGEMENT:
+                    edits = _for_tenants(edits, str(document))
                 return DriverFiles(edits=edits, version=version, source=path)
             others.append(f"{path} is for driver {made_for}" if made_for else f"{path} names no libcuda.so")
     found = "; ".join(others) or f"no CDI specification of {' or '.join(KINDS)} is on this node"
     return NoDriverFiles(f"the files of driver {driver_version} are not known: {found}. To get one, {REMEDY}")
+
+
+def _for_tenants(edits: Edits, document: str) -> Edits:
+    """With the hook that NVIDIA leaves out for pods that manage a node, called as the others are."""
+    hooks = list(edits.get("hooks") or ())
+    args = (hooks[-1].get("args") or []) if hooks else []
+    if not args or NO_NEW_NODES in document or f"'{UNKNOWN_BESIDE}'" in document:
+        return edits
+    program = args[:2] if args[1:2] == ["hook"] else args[:1]
+    return {**edits, "hooks": [*hooks, {**hooks[-1], "args": [*program, NO_NEW_NODES]}]}
 
 
 class SpecificationFolders:

@@ -15,6 +15,7 @@ from nodeagent.handover.cdi import FILE_NAME
 from nodeagent.handover.config import Device, DeviceKind
 from nodeagent.hardware.driver import ObservedGpu
 from sandbox import cdi as runtime
+from sandbox.driver import toolkit
 from tests.builders.observed import instance
 
 SCHEMAS = Path(__file__).parent / "schema"
@@ -220,19 +221,59 @@ def management(version: str, kind: str = "management.nvidia.com/gpu") -> dict[st
     return {"cdiVersion": "0.7.0", "kind": kind, "devices": [], "containerEdits": {"mounts": [library]}}
 
 
-def test_files_of_the_running_driver_are_taken_and_the_management_kind_is_preferred() -> None:
-    found = driver_files({"/b": management("1.2", "nvidia.com/gpu"), "/a": management("1.2")}, "1.2")
+def test_files_of_the_running_driver_are_taken_and_the_kind_for_workloads_is_preferred() -> None:
+    found = driver_files({"/a": management("1.2"), "/b": management("1.2", "nvidia.com/gpu")}, "1.2")
     assert isinstance(found, DriverFiles)
-    assert (found.source, found.version) == ("/a", "0.7.0")
-    renewed = driver_files({"/b": management("1.3", "nvidia.com/gpu"), "/a": management("1.2")}, "1.3")
+    assert (found.source, found.version) == ("/b", "0.7.0")
+    renewed = driver_files({"/a": management("1.3"), "/b": management("1.2", "nvidia.com/gpu")}, "1.3")
     assert isinstance(renewed, DriverFiles)
-    assert renewed.source == "/b"
+    assert renewed.source == "/a"
+
+
+def commands(documents: dict[str, object], version: str = "580.1.2") -> list[list[str]]:
+    """The hooks that containers get, without their options."""
+    found = driver_files(documents, version)
+    assert isinstance(found, DriverFiles)
+    return [hook["args"][:3] for hook in common_edits(found.edits, NUMBERS)["hooks"]]
+
+
+def test_the_hook_that_a_management_specification_lacks_is_added_as_its_others_are_called() -> None:
+    """NVIDIA leaves it out there: the driver could make nodes of other GPUs in our containers."""
+    document = toolkit.document("/d", "580.1.2", (0,))
+    found = driver_files({"/a": document}, "580.1.2")
+    assert isinstance(found, DriverFiles)
+    given, added = document["containerEdits"]["hooks"], common_edits(found.edits, NUMBERS)["hooks"]
+    assert added[:-1] == given
+    assert added[-1] == {**given[-1], "args": ["nvidia-cdi-hook", "disable-device-node-modification"]}
+    assert commands({"/a": {**document, "containerEdits": found.edits}}) == commands({"/a": document}), "once"
+
+
+def test_hooks_of_the_older_program_have_its_arguments() -> None:
+    document = toolkit.document("/d", "580.1.2", (0,))
+    for hook in document["containerEdits"]["hooks"]:
+        hook.update(path="/usr/bin/nvidia-ctk", args=["nvidia-ctk", "hook", *hook["args"][1:]])
+    assert commands({"/a": document})[-1] == ["nvidia-ctk", "hook", "disable-device-node-modification"]
+
+
+def test_the_hook_is_not_added_where_the_toolkit_may_not_know_it_or_was_told_to_leave_it_out() -> None:
+    """An unknown command ends the start of each container."""
+    by_hand = {**toolkit.document("/d", "580.1.2", (0,)), "kind": "nvidia.com/gpu"}
+    before = toolkit.document("/d", "580.1.2", (0,))
+    chmod = {**before["containerEdits"]["hooks"][0], "args": ["nvidia-cdi-hook", "chmod", "--mode", "755"]}
+    before["devices"][0]["containerEdits"]["hooks"] = [chmod]  # by default up to 1.17
+    none = toolkit.document("/d", "580.1.2", (0,))
+    del none["containerEdits"]["hooks"]
+    for document in (by_hand, before):
+        assert all("disable-device-node-modification" not in args for args in commands({"/a": document}))
+    found = driver_files({"/a": none}, "580.1.2")
+    assert isinstance(found, DriverFiles)
+    assert "hooks" not in found.edits
 
 
 @pytest.mark.parametrize(
     ("documents", "reason"),
     [
-        ({}, "no CDI specification of management.nvidia.com/gpu or nvidia.com/gpu is on this node"),
+        ({}, "no CDI specification of nvidia.com/gpu or management.nvidia.com/gpu is on this node"),
         ({"/a": management("1.2")}, "/a is for driver 1.2"),
         ({"/a": management("1.2", "k8s.device-plugin.nvidia.com/gpu")}, "no CDI specification"),
         ({"/a": {**management("1.3"), "containerEdits": {}}}, "/a names no libcuda.so"),

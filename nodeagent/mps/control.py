@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 COMMAND = "nvidia-cuda-mps-control"
 MAX_PIPE_DIRECTORY_BYTES = 87  # as tried with 535: its sockets lie in it, and with 88 it fails without a message
-LIMITS_OF_CLIENTS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
+NOT_OURS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_PROTOCOL_VERSION")
+"""Not passed on: limits of clients, and a protocol of which 3 has other commands than those below."""
 ENDED = "it had ended and was started again: CUDA processes that used it have failed"
 COMM_CHARS = 15  # of a process's name, as the kernel keeps it
 PRINTS_ALWAYS = "get_default_active_thread_percentage"
@@ -89,7 +90,7 @@ class MpsControl:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._pipe, self._logs = pipe, logs or pipe.parent / "log"
-        self._environment = {name: text for name, text in environment.items() if name not in LIMITS_OF_CLIENTS}
+        self._environment = {name: text for name, text in environment.items() if name not in NOT_OURS}
         self._environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_MPS_LOG_DIRECTORY": str(self._logs)}
         self._timeout_seconds, self._kill_seconds = timeout_seconds, kill_seconds
         self._spawn, self._pause, self._many_users = spawn, pause, many_users

@@ -40,6 +40,19 @@ def test_a_daemon_is_started_once_and_with_its_defaults(node: PluginNode, contro
     assert (node.pipe(GPU).parent / "log").is_dir()
 
 
+def test_no_variable_of_the_pod_gives_the_daemon_another_protocol_or_limit(node: PluginNode) -> None:
+    """With protocol 3 the daemon has other commands; the variable wins over every option."""
+    passed_on: list[str] = []
+
+    def spawn(command: list[str], env: dict[str, str], **more: Any) -> "subprocess.Popen[bytes]":
+        passed_on.extend(name for name in env if name.startswith("CUDA_MPS_"))
+        return subprocess.Popen(command, env=env, **more)
+
+    given = {**node.environment, "CUDA_MPS_PROTOCOL_VERSION": "3", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1G"}
+    assert MpsControl(node.pipe(GPU), given, spawn=spawn).ensure(GPU, TEN) == Check()
+    assert set(passed_on) == {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
+
+
 def test_a_driver_without_servers_for_several_users_has_one_for_each(node: PluginNode) -> None:
     stand_in = f"{node.environment['PATH'].partition(':')[0]}/nvidia-cuda-mps-control"
     command, calls = node.root / "nvidia-cuda-mps-control", node.root / "calls"

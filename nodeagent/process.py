@@ -29,7 +29,7 @@ from nodeagent.assembly import Parts, assemble
 from nodeagent.cache import NodeCache
 from nodeagent.cdi.host_devices import HostDevices
 from nodeagent.cdi.publisher import SpecificationPublisher
-from nodeagent.cdi.runtime_support import read_containerd
+from nodeagent.cdi.runtime_support import CONFIGS, read_containerd
 from nodeagent.desired.plan import parse_plan
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import DeviceListStrategy
@@ -156,7 +156,7 @@ class AgentProcess:
 
     def _build_delivery(self) -> ContainerDelivery:
         settings = self._settings
-        folders = settings.cdi_spec_dirs
+        folders, config = settings.cdi_spec_dirs, settings.containerd_config
         return ContainerDelivery(
             SpecificationPublisher(
                 folders[-1],
@@ -165,7 +165,7 @@ class AgentProcess:
                 read_only_pipes=settings.mps_read_only_pipes,
             ),
             strategy=DeviceListStrategy(settings.device_list_strategy),
-            containerd=partial(read_containerd, settings.containerd_config_dir),
+            containerd=partial(read_containerd, settings.proc_dir / "1/root", (config,) if config else CONFIGS),
             host_devices=HostDevices(folders[-1], proc=settings.proc_dir) if settings.refresh_host_devices else None,
             clock=time.monotonic,
         )

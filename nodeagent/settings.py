@@ -61,8 +61,9 @@ class Settings(Section):
     does not use MPS; its mode before is restored."""
     proc_dir: Path = Path("/proc")
     """The host's procfs, for the driver's device numbers and the processes of NVIDIA's device plugin."""
-    containerd_config_dir: Path = Path("/etc/containerd")
-    """Where containerd's config.toml lies, to see whether it uses CDI."""
+    containerd_config: Path | None = None
+    """containerd's configuration on the node, read below the root of process 1, to see whether it uses CDI. Absent: the
+    file of k3s, RKE2 or MicroK8s where there is one, else /etc/containerd/config.toml."""
     refresh_host_devices: bool = True
     """After a change of MIG instances add their device nodes to the host, and to NVIDIA's specification for the GPU
     Operator's own pods: mig-manager, which did that, does not run on a node of gpuplan."""

@@ -30,7 +30,8 @@ class NetworkPolicy(Section):
     """Who may reach gpuplan's pods, and what these may reach."""
 
     enabled: bool = False
-    """Render them: inbound the metrics ports alone, outbound the API server and DNS; nothing for the device plugin."""
+    """Render them for controller and agents: inbound the metrics ports alone, outbound the API server and DNS. Device
+    plugin and MPS daemons have the host's network, and use none."""
     api_server_ports: Annotated[list[Annotated[int, Field(ge=1, le=65_535)]], Field(min_length=1)] = [443, 6443]
     """Ports of the API server, as the pods reach it and as it listens: a few distributions use others."""
     metrics_from: Texts = {}

@@ -73,7 +73,7 @@ OF_THE_POD = (
     "kubelet_dir",
     "cdi_spec_dirs",
     "proc_dir",
-    "containerd_config_dir",
+    "containerd_config",
     "mps_read_only_pipes",
     "mps_exclusive_process",
     "nvidia_backend",
@@ -143,6 +143,9 @@ class Nodes(Section):
     """Pipe and log directories of the MPS daemons, mounted into pods with MPS slices."""
     cdi_dir: Directory = "/var/run/cdi"
     """Where the container runtime looks for generated CDI specifications; the agent writes that of its node there."""
+    containerd_config: Annotated[str, Field(pattern="^(/[^:]+)?$")] = ""
+    """containerd's configuration file, which the agent reads to see whether containerd 1.7 uses CDI. Empty: that of
+    k3s, RKE2, MicroK8s or /etc/containerd/config.toml, whichever is there."""
 
 
 class Agent(Program):

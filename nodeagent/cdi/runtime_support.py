@@ -8,10 +8,23 @@ for `read_containerd`, which only reads.
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+CONFIGS = tuple(
+    map(
+        Path,
+        (
+            "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+            "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+            "/var/snap/microk8s/current/args/containerd.toml",
+            "/etc/containerd/config.toml",
+        ),
+    )
+)
+"""Where k3s, RKE2, MicroK8s and containerd's packages have it. The last may be there next to one of the others, for
+Docker's own containerd."""
 FIRST_KUBELET = (1, 29)
 """DevicePluginCDIDevices is on by default from here on."""
 FIRST_CRIO = (1, 28)
@@ -54,25 +67,36 @@ def _why_not_containerd(text: str, version: tuple[int, int], files: Mapping[str,
     )
 
 
-def read_containerd(directory: Path) -> dict[str, bool]:
-    """What config.toml and the files it may import say of `enable_cdi`, in the order in which containerd reads them."""
-    found: dict[str, bool] = {}
-    for path in (directory / "config.toml", *_imported(directory)):
-        try:
-            values = list(_settings(tomllib.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError):
-            continue  # containerd itself does not start with a file that it cannot read
-        if values:
-            found[path.relative_to(directory).as_posix()] = values[-1]
-    return found
+def read_containerd(root: Path, configs: Sequence[Path] = CONFIGS) -> dict[str, bool]:
+    """What the first of these files that is there, below the node's root, and those that it imports say of
+    `enable_cdi`, by path and in the order in which containerd reads them."""
+    for config in configs:
+        document = _document(root, config)
+        if document is not None:
+            paths = (path for pattern in _imports(document) for path in _matching(root, config.parent / pattern))
+            found = {path: list(_settings(_document(root, path) or {})) for path in (config, *paths)}
+            return {str(path): values[-1] for path, values in found.items() if values}
+    return {}
 
 
-def _imported(directory: Path) -> list[Path]:
-    """By the default of NVIDIA's toolkit and of containerd 2: the folder conf.d next to the file."""
+def _document(root: Path, path: Path) -> Mapping[str, Any] | None:
     try:
-        return sorted(path for path in (directory / "conf.d").iterdir() if path.suffix == ".toml")
+        return tomllib.loads((root / str(path).lstrip("/")).read_text(encoding="utf-8"))
     except OSError:
-        return []
+        return None
+    except ValueError:
+        return {}  # containerd itself does not start with a file that it cannot read
+
+
+def _imports(document: Mapping[str, Any]) -> list[str]:
+    """By the default of NVIDIA's toolkit and of containerd 2 also the folder conf.d next to the file."""
+    given = document.get("imports")
+    return [pattern for pattern in given if isinstance(pattern, str)] if isinstance(given, list) else ["conf.d/*.toml"]
+
+
+def _matching(root: Path, pattern: Path) -> list[Path]:
+    folder = root / str(pattern.parent).lstrip("/")
+    return [pattern.parent / path.name for path in sorted(folder.glob(pattern.name))]
 
 
 def _settings(node: Mapping[str, Any]) -> Iterator[bool]:

@@ -48,7 +48,7 @@ def agent_paths() -> set[Path]:
     (config,) = (b for b in ALL if b["kind"] == "ConfigMap" and b["metadata"]["name"] == "gpuplan-agent")
     settings = Settings.model_validate(yaml.safe_load(config["data"]["config.yaml"]))
     modules = (module for module in PROGRAM.rglob("*.py") if PLUGIN not in module.parents)
-    read = {*settings.cdi_spec_dirs, settings.proc_dir, settings.containerd_config_dir}
+    read = {*settings.cdi_spec_dirs, settings.proc_dir}
     return {settings.state_dir, *read, *kubelet_paths_used_in(modules, settings.kubelet_dir)}
 
 

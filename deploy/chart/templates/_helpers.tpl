@@ -61,7 +61,9 @@ namespace: {{ .Release.Namespace }}
 stateDir: {{ .Values.nodes.stateDir }}
 kubeletDir: {{ .Values.nodes.kubeletDir }}
 cdiSpecDirs: [/host/etc/cdi, {{ .Values.nodes.cdiDir }}]
-containerdConfigDir: /host/etc/containerd
+{{- with .Values.nodes.containerdConfig }}
+containerdConfig: {{ . }}
+{{- end }}
 procDir: /host/proc
 mpsReadOnlyPipes: {{ .Values.mps.readOnlyPipes }}
 mpsExclusiveProcess: {{ .Values.mps.exclusiveProcess }}

@@ -36,15 +36,59 @@ def test_runtime(runtime: str, kubelet: str, containerd: Mapping[str, bool], rea
     assert not reason or "deviceListStrategy: envvar" in found
 
 
+ETC = "/etc/containerd/config.toml"
+K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+OFF, ON = (f'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = {value}\n' for value in ("false", "true"))
+
+
+def write(root: Path, path: str, text: str) -> None:
+    """A file of the node."""
+    there = root / path.lstrip("/")
+    there.parent.mkdir(parents=True, exist_ok=True)
+    there.write_text(text)
+
+
 def test_containerds_files_are_read_in_its_order(tmp_path: Path) -> None:
     assert read_containerd(tmp_path) == {}
-    (tmp_path / "config.toml").write_text('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n')
-    folder = tmp_path / "conf.d"
-    folder.mkdir()
-    (folder / "10-other.toml").write_text("version = 2\n")
-    (folder / "20-broken.toml").write_text("enable_cdi = tr")
-    (folder / "99-nvidia.toml").write_text('[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = true\n')
+    write(tmp_path, ETC, OFF)
+    write(tmp_path, "/etc/containerd/conf.d/10-other.toml", "version = 2\n")
+    write(tmp_path, "/etc/containerd/conf.d/20-broken.toml", "enable_cdi = tr")
+    write(tmp_path, "/etc/containerd/conf.d/99-nvidia.toml", ON)
     assert list(read_containerd(tmp_path).items()) == [
-        ("config.toml", False),
-        ("conf.d/99-nvidia.toml", True),
+        (ETC, False),
+        ("/etc/containerd/conf.d/99-nvidia.toml", True),
     ]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        K3S,
+        "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+        "/var/snap/microk8s/current/args/containerd.toml",
+    ],
+)
+def test_a_distributions_own_file_is_found_before_that_of_dockers_containerd(tmp_path: Path, config: str) -> None:
+    write(tmp_path, ETC, OFF)
+    write(tmp_path, config, ON)
+    assert read_containerd(tmp_path) == {config: True}
+
+
+def test_microk8s_configuration_is_found_through_its_link(tmp_path: Path) -> None:
+    write(tmp_path, "/var/snap/microk8s/8136/args/containerd.toml", ON)
+    (tmp_path / "var/snap/microk8s/current").symlink_to("8136")
+    assert read_containerd(tmp_path) == {"/var/snap/microk8s/current/args/containerd.toml": True}
+
+
+@pytest.mark.parametrize("pattern", ["config-v3.toml.d/*.toml", f"{Path(K3S).parent}/config-v3.toml.d/*.toml"])
+def test_what_a_file_imports_is_read_after_it(tmp_path: Path, pattern: str) -> None:
+    write(tmp_path, K3S, f'imports = ["{pattern}", 1]\n{OFF}')
+    write(tmp_path, f"{Path(K3S).parent}/config-v3.toml.d/cdi.toml", ON)
+    assert list(read_containerd(tmp_path).values()) == [False, True]
+
+
+def test_a_file_that_is_named_is_the_only_one(tmp_path: Path) -> None:
+    write(tmp_path, K3S, OFF)
+    write(tmp_path, "/data/rke2/config.toml", ON)
+    assert read_containerd(tmp_path, (Path("/data/rke2/config.toml"),)) == {"/data/rke2/config.toml": True}
+    assert read_containerd(tmp_path, (Path("/not/there.toml"),)) == {}

@@ -5,7 +5,7 @@ of reading is part of the safety: first what the plugin has in force, then the w
 `observed.witnesses`), then the driver. Never changes anything.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -158,7 +158,8 @@ class Observer:
             gpus=hardware.gpus,
             driver_version=hardware.driver_version,
             driver_problem=hardware.problem,
-            processes=self._processes(hardware.gpus, found.hidden_processes),
+            # An empty list of processes that cannot be seen would count as proof that none is there.
+            processes={gpu.uuid: found.hidden_processes or gpu.processes for gpu in hardware.gpus if not gpu.problem},
             hidden_processes=found.hidden_processes,
             unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in hardware.gpus},
             believed_in_seconds=found.believed_in_seconds,
@@ -171,11 +172,6 @@ class Observer:
         """
         handed_back = plan is not None and plan.handed_back
         return node is not None and node.enablement_ended and (self.cache.was_ours or handed_back)
-
-    def _processes(self, gpus: Iterable[ObservedGpu], hidden: str) -> Mapping[str, tuple[GpuProcess, ...] | str]:
-        readable = [gpu for gpu in gpus if not gpu.problem]
-        # An empty list of processes that cannot be seen would count as proof that none is there.
-        return {gpu.uuid: hidden for gpu in readable} if hidden else self.hardware.processes_of(readable)
 
     def observe_hardware(self, observation: Observation) -> Observation:
         """The same with the hardware read again, after it was changed."""

@@ -125,6 +125,7 @@ class SimulatedDriver(GpuDriver):
             mig_mode_pending=mode,
             instances=tuple(self._instance(card, number, one) for number, one in sorted(card.instances.items())),
             health=Health.OK,
+            processes=(),
         )
 
     def _instance(self, card: _Card, number: int, created: _Created) -> GpuInstance:

@@ -226,6 +226,12 @@ def _packed(
 
 
 def _mps_target(item: MpsItem, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget | Refused:
+    if gpu.model is not None and not gpu.model.memory_mib:
+        return Refused(
+            reason=Reason.NOT_SUPPORTED,
+            message="the driver does not report how much memory this GPU has (it may share that of the machine), so no "
+            "slice of it can be limited: plan whole: {}",
+        )
     if item.slices is None:
         return _replicas_target(item, item.replicas or 0, gpu, of_node)
     slices: list[MpsSlice] = []

@@ -5,7 +5,6 @@
 call, so that a journal entry can come before each. Nothing here decides what may be changed.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -62,6 +61,15 @@ class GpuInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process that the driver lists; `instance` is the GPU instance it runs in."""
+
+    pid: int
+    instance: int | None = None
+    mps_client: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedGpu:
     """One GPU as the driver shows it. With a `problem` nothing else but index and uuid is to be believed."""
 
@@ -79,6 +87,8 @@ class ObservedGpu:
     """Of its node /dev/nvidia<minor>, as in the names of its capability files. A change of MIG mode may move it."""
     compute_mode: int | None = None
     """In NVML's numbers; None where it has none."""
+    processes: tuple[GpuProcess, ...] | str = "the processes on this GPU were not read"
+    """On it or its instances; a text says why they are not known."""
 
     @property
     def layout(self) -> Layout:
@@ -100,23 +110,14 @@ class ObservedGpu:
         return next((instance for instance in self.instances if instance.placed == placed), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuProcess:
-    """A process that the driver lists; `instance` is the GPU instance it runs in."""
-
-    pid: int
-    instance: int | None = None
-    mps_client: bool = False
-
-
 class GpuDriver(Protocol):
     """One call at a time for each GPU. Every method may raise DriverError.
 
-    Subclasses inherit `observe` and `processes_of`, which go through the GPUs one after another.
+    Subclasses inherit `observe`, which goes through the GPUs one after another.
     """
 
     def version(self) -> str:
-        """Version of the kernel driver."""
+        """Version of the kernel driver; empty where it does not tell."""
 
     def count(self) -> int:
         """The number of GPUs; touches none of them."""
@@ -125,7 +126,7 @@ class GpuDriver(Protocol):
         """One GPU; with a `problem` where it cannot be read. Raises DriverGoneError where that is no GPU's fault."""
 
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
-        """The compute processes on a GPU or its instances, as they are now."""
+        """The processes on a GPU or its instances, as they are now."""
 
     def release(self) -> None:
         """Close the driver, so that it can be unloaded. The next call opens it again."""
@@ -133,16 +134,6 @@ class GpuDriver(Protocol):
     def observe(self) -> tuple[ObservedGpu, ...]:
         """All GPUs, by index; one that cannot be read comes with a `problem`."""
         return tuple(self.observe_gpu(index) for index in range(self.count()))
-
-    def processes_of(self, gpus: Iterable[ObservedGpu]) -> dict[str, tuple[GpuProcess, ...] | str]:
-        """The processes on each GPU, by its UUID; a text says why they are not known. Raises nothing."""
-        found: dict[str, tuple[GpuProcess, ...] | str] = {}
-        for gpu in gpus:
-            try:
-                found[gpu.uuid] = self.processes(gpu)
-            except DriverError as error:
-                found[gpu.uuid] = str(error)
-        return found
 
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
         """Take exactly this placement; returns the id of the GPU instance."""

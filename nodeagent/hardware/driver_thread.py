@@ -138,19 +138,6 @@ class ThreadedDriver(GpuDriver):
         what = f"listing the processes on GPU {gpu.index}"
         return self._run(self._lanes[gpu.index], what, partial(self._driver.processes, gpu))
 
-    def processes_of(self, gpus: Iterable[ObservedGpu]) -> dict[str, tuple[GpuProcess, ...] | str]:
-        by_index = {gpu.index: gpu for gpu in gpus}
-        answers = self._run_all(
-            {
-                index: (f"listing the processes on GPU {index}", partial(self._driver.processes, gpu))
-                for index, gpu in by_index.items()
-            }
-        )
-        return {
-            by_index[index].uuid: str(answer) if isinstance(answer, DriverError) else answer
-            for index, answer in answers.items()
-        }
-
     def release(self) -> None:
         """Not while a call hangs, which may use the library still."""
         lanes = [self._node, *self._lanes.values()]

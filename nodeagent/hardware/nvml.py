@@ -2,12 +2,16 @@
 
 Takes and returns the values of `driver`; every NVMLError becomes one of its errors. Handles are
 never kept: they are unhashable, never equal, and go stale with their instance. Calls block, some for a minute:
-`driver_thread.ThreadedDriver` gives each GPU a thread and each call a deadline. Decides nothing.
+`driver_thread.ThreadedDriver` gives each GPU a thread and each call a deadline. An answer that not every driver has
+costs only what needs it: memory, compute capability, row remapping, minor, compute mode, the lists of processes, and
+the MIG profiles while the MIG mode is off. Without any other answer the GPU cannot be read. Decides nothing.
 """
 
 import ctypes
+import threading
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from nodeagent.hardware.driver import (
     ComputeInstance,
@@ -22,12 +26,20 @@ from nodeagent.hardware.driver import (
     ObservedGpu,
     RefusedError,
 )
-from nodeagent.hardware.nvml_calls import NVML, attempt, known
-from nodeagent.hardware.nvml_mig import MigReader, mig_devices
+from nodeagent.hardware.nvml_calls import MOST, NVML, attempt, known, optional
+from nodeagent.hardware.nvml_mig import Ids, MigReader, mig_devices
 from partitioning.layouts import Instance
 from partitioning.models import model_from_report
 
 MIB = 1 << 20
+Devices: TypeAlias = Sequence[tuple[int | None, Any]]
+"""Handles of MIG devices with their GPU instance, or that of a GPU as a whole."""
+GRAPHICS = "+gfx"
+"""In the names of the profiles that can run graphics."""
+UNLISTED_REMEDY = (
+    "nothing shows that this GPU is free, so it is neither changed nor first advertised; install a driver under which "
+    "nvidia-smi lists processes, or disable the node for gpuplan"
+)
 LOST_REMEDY = "drain the node, then reboot it or reset the GPU; if it happens again, replace the card"
 
 
@@ -36,6 +48,7 @@ class NvmlDriver(GpuDriver):
 
     def __init__(self) -> None:
         self._initialised = False
+        self._lock = threading.Lock()
         self._opened = 0
         """How often NVML was: it lets the driver go when it was closed as often."""
         self._uuids: dict[int, str] = {}
@@ -44,13 +57,17 @@ class NvmlDriver(GpuDriver):
     def version(self) -> str:
         with attempt("reading the driver's version"):
             self._initialise()
-            return str(NVML.nvmlSystemGetDriverVersion())
+            try:
+                return str(optional(NVML.nvmlSystemGetDriverVersion) or "")
+            except UnicodeDecodeError:
+                return ""
 
     def count(self) -> int:
         try:
             with attempt("counting the GPUs"):
                 self._initialise()
-                return int(NVML.nvmlDeviceGetCount())
+                # An absurd count ends no pass: indexes without a GPU behind them are GPUs that cannot be read.
+                return min(int(NVML.nvmlDeviceGetCount()), MOST)
         except DriverGoneError:
             self._initialised = False  # a driver that is loaded later is found by a new start of the library
             raise
@@ -77,25 +94,16 @@ class NvmlDriver(GpuDriver):
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
         with attempt(f"listing the processes on GPU {gpu.index}"):
             handle = self._handle_at(gpu.index, gpu.uuid)
-            found: set[GpuProcess] = set()
-            if not gpu.mig_enabled:
-                mps = known(partial(NVML.nvmlDeviceGetMPSComputeRunningProcesses, handle)) or ()
-                clients = {entry.pid for entry in mps}
-                listed = NVML.nvmlDeviceGetComputeRunningProcesses(handle)
-                pids = clients | {entry.pid for entry in listed}
-                found.update(GpuProcess(pid=pid, mps_client=pid in clients) for pid in pids)
             # On a GPU with MIG the parent's list needs a privilege and need not name the instance: read each device.
             requested = {(instance.id, compute.id) for instance in gpu.instances for compute in instance.compute}
-            for (instance_id, _), device in mig_devices(handle, requested).items():
-                listed = NVML.nvmlDeviceGetComputeRunningProcesses(device)
-                found.update(GpuProcess(pid=entry.pid, instance=instance_id) for entry in listed)
-        return tuple(sorted(found, key=lambda process: (process.pid, process.instance or 0)))
+            devices = _devices(mig_devices(handle, requested)) if gpu.mig_enabled else [(None, handle)]
+            return _processes(devices, graphics=[instance for instance, _ in devices])
 
     def release(self) -> None:
-        self._initialised = False
-        while self._opened:
-            self._opened -= 1
-            with attempt("closing the driver"):
+        with self._lock, attempt("closing the driver"):
+            self._initialised = False
+            while self._opened:
+                self._opened -= 1
                 NVML.nvmlShutdown()
 
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
@@ -138,10 +146,12 @@ class NvmlDriver(GpuDriver):
             NVML.nvmlDeviceSetComputeMode(self._handle(gpu_uuid), mode)
 
     def _initialise(self) -> None:
-        if not self._initialised:
-            NVML.nvmlInit()
-            self._initialised = True
-            self._opened += 1
+        # Once, though the GPUs are read at the same time: the driver is let go only when it was closed as often.
+        with self._lock:
+            if not self._initialised:
+                NVML.nvmlInit()
+                self._initialised = True
+                self._opened += 1
 
     def _handle(self, gpu_uuid: str) -> Any:
         # Never by UUID: that goes through all GPUs, so one that does not answer would hold up every other one.
@@ -163,23 +173,56 @@ class NvmlDriver(GpuDriver):
         name = str(NVML.nvmlDeviceGetName(handle))
         mode, pending = _mig_modes(handle)
         enabled = mode is MigMode.ENABLED
-        profiles = () if mode is MigMode.NOT_SUPPORTED else self._mig.profiles(uuid, handle, enabled=enabled)
-        major, minor = NVML.nvmlDeviceGetCudaComputeCapability(handle)
-        memory_mib = int(NVML.nvmlDeviceGetMemoryInfo(handle).total) // MIB
+        profiles = partial(self._mig.profiles, uuid, handle, enabled=enabled)
+        offered = () if mode is MigMode.NOT_SUPPORTED else profiles() if enabled else optional(profiles)
+        capability = optional(partial(NVML.nvmlDeviceGetCudaComputeCapability, handle))
+        memory_mib = optional(lambda: int(NVML.nvmlDeviceGetMemoryInfo(handle).total) // MIB)
         health, message = _health(handle)
+        instances, devices = self._mig.instances(uuid, handle) if enabled else ((), {})
+        graphics = {None, *(instance.id for instance in instances if GRAPHICS in instance.placed.profile)}
         return ObservedGpu(
             index=index,
             uuid=uuid,
             name=name,
-            model=model_from_report(name, memory_mib, profiles, (major, minor)),
+            model=model_from_report(name, memory_mib or 0, offered or (), capability and tuple(capability)),
             mig_mode=mode,
             mig_mode_pending=pending,
-            instances=self._mig.instances(uuid, handle) if enabled else (),
+            instances=instances,
             health=health,
             health_message=message,
-            minor=known(lambda: int(NVML.nvmlDeviceGetMinorNumber(handle))),
-            compute_mode=known(lambda: int(NVML.nvmlDeviceGetComputeMode(handle))),
+            minor=optional(lambda: int(NVML.nvmlDeviceGetMinorNumber(handle))),
+            compute_mode=None if enabled else optional(lambda: int(NVML.nvmlDeviceGetComputeMode(handle))),
+            processes=_processes_or_why(index, _devices(devices) if enabled else [(None, handle)], graphics),
         )
+
+
+def _devices(found: Mapping[Ids, Any]) -> Devices:
+    return [(instance, device) for (instance, _), device in found.items()]
+
+
+def _processes_or_why(index: int, devices: Devices, graphics: Container[int | None]) -> tuple[GpuProcess, ...] | str:
+    try:
+        with attempt(f"listing the processes on GPU {index}"):
+            return _processes(devices, graphics)
+    except RefusedError as error:
+        return f"{error}: {UNLISTED_REMEDY}"
+    except (DriverGoneError, GpuLostError):
+        raise
+    except DriverError as error:
+        return str(error)
+
+
+def _processes(devices: Devices, graphics: Container[int | None]) -> tuple[GpuProcess, ...]:
+    """On a whole GPU or its MIG devices. `graphics` are the instances that may have processes of that kind too."""
+    found: set[GpuProcess] = set()
+    for instance, device in devices:
+        pids = {entry.pid for entry in NVML.nvmlDeviceGetComputeRunningProcesses(device)}
+        if instance in graphics:
+            pids |= {entry.pid for entry in known(partial(NVML.nvmlDeviceGetGraphicsRunningProcesses, device)) or ()}
+        mps = known(partial(NVML.nvmlDeviceGetMPSComputeRunningProcesses, device)) if instance is None else ()
+        clients = {entry.pid for entry in mps or ()}
+        found.update(GpuProcess(pid=pid, instance=instance, mps_client=pid in clients) for pid in pids | clients)
+    return tuple(sorted(found, key=lambda process: (process.pid, process.instance or 0)))
 
 
 def _mig_modes(handle: Any) -> tuple[MigMode, MigMode]:
@@ -192,7 +235,7 @@ def _mig_modes(handle: Any) -> tuple[MigMode, MigMode]:
 
 
 def _health(handle: Any) -> tuple[Health, str]:
-    rows = known(partial(NVML.nvmlDeviceGetRemappedRows, handle))
+    rows = optional(partial(NVML.nvmlDeviceGetRemappedRows, handle))
     if rows is None:
         return Health.OK, ""
     _, _, pending, failed = rows

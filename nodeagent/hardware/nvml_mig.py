@@ -1,8 +1,9 @@
 """Reads through NVML what MIG profiles a GPU has, which instances are on it, and which MIG devices these are.
 
-What a card offers is fixed, and reading it takes dozens of calls, so complete answers are kept. An empty or
-incomplete answer is never kept: a handle answers INVALID_ARGUMENT for everything once its instance is destroyed. Where
-the driver names no profile at all the read fails, because an empty list would read as "there are no instances".
+What a card offers is fixed for as long as its MIG mode stays, and reading it takes dozens of calls, so complete answers
+are kept. An empty or incomplete answer is never kept: a handle answers INVALID_ARGUMENT for everything once its
+instance is destroyed. Where the driver names no profile at all the read fails, because an empty list would read as
+"there are no instances".
 Changes nothing. Calls for different GPUs may come from different threads.
 """
 
@@ -13,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from nodeagent.hardware.driver import ChangedError, ComputeInstance, DriverError, GpuInstance
-from nodeagent.hardware.nvml_calls import NVML, known, listed
+from nodeagent.hardware.nvml_calls import NVML, ROOM, believed, known, listed
 from partitioning.layouts import Instance
 from partitioning.models import ProfileSpec
 
@@ -35,12 +36,13 @@ class MigReader:
     """Profiles are kept by GPU UUID, so that threads of different GPUs never write the same entry."""
 
     def __init__(self) -> None:
-        self._profiles: dict[str, tuple[ProfileSpec, ...]] = {}
+        self._profiles: dict[tuple[str, bool], tuple[ProfileSpec, ...]] = {}
         self._compute_profiles: dict[tuple[str, str], tuple[ComputeProfile, ...]] = {}
 
     def profiles(self, gpu_uuid: str, handle: Any, *, enabled: bool) -> tuple[ProfileSpec, ...]:
         """The GPU instance profiles. Drivers up to 535 name none while the MIG mode is off."""
-        if kept := self._profiles.get(gpu_uuid):
+        self._forget(gpu_uuid, enabled=not enabled)
+        if kept := self._profiles.get((gpu_uuid, enabled)):
             return kept
         indexes = range(NVML.NVML_GPU_INSTANCE_PROFILE_COUNT)
         infos = [(n, known(partial(NVML.nvmlDeviceGetGpuInstanceProfileInfo, handle, n))) for n in indexes]
@@ -50,8 +52,14 @@ class MigReader:
                 "reading the MIG profiles", "MIG mode is on, and the driver names no GPU instance profile"
             )
         if found and all(spec.starts for spec in found):
-            self._profiles[gpu_uuid] = found
+            self._profiles[gpu_uuid, enabled] = found
         return found
+
+    def _forget(self, gpu_uuid: str, *, enabled: bool) -> None:
+        """What was read of a GPU in the mode that it is not in now."""
+        if self._profiles.pop((gpu_uuid, enabled), None):
+            for key in [key for key in list(self._compute_profiles) if key[0] == gpu_uuid]:
+                del self._compute_profiles[key]
 
     def full_compute_profile(self, gpu_uuid: str, spec: ProfileSpec, instance: Any) -> ComputeProfile | None:
         """The one that spans the GPU instance; of several the one with the most multiprocessors."""
@@ -59,8 +67,8 @@ class MigReader:
         full = [profile for profile in profiles if profile.slices == spec.compute_slices]
         return max(full, key=lambda profile: (profile.multiprocessors, -profile.id), default=None)
 
-    def instances(self, gpu_uuid: str, handle: Any) -> tuple[GpuInstance, ...]:
-        """The GPU instances of a GPU in MIG mode, by placement."""
+    def instances(self, gpu_uuid: str, handle: Any) -> tuple[tuple[GpuInstance, ...], dict[Ids, Any]]:
+        """The GPU instances of a GPU in MIG mode, by placement, and the handles of their MIG devices."""
         present = [
             (spec, instance, NVML.nvmlGpuInstanceGetInfo(instance))
             for spec in self.profiles(gpu_uuid, handle, enabled=True)
@@ -73,7 +81,10 @@ class MigReader:
             for spec, instance, info in present
             for compute_id, slices in _compute_instances(self._compute_profiles_of(gpu_uuid, spec, instance), instance)
         }
-        uuids = {ids: _uuid(device) for ids, device in mig_devices(handle, compute).items()}
+        for _, _, info in present:
+            believed(info.placement.start + info.placement.size, "memory slices", ROOM)
+        devices = mig_devices(handle, compute)
+        uuids = {ids: _uuid(device) for ids, device in devices.items()}
         found = [
             GpuInstance(
                 id=int(info.id),
@@ -87,7 +98,7 @@ class MigReader:
             )
             for spec, _, info in present
         ]
-        return tuple(sorted(found, key=lambda instance: instance.placed))
+        return tuple(sorted(found, key=lambda instance: instance.placed)), devices
 
     def gpu_instance(self, gpu_uuid: str, handle: Any, observed: GpuInstance) -> Any:
         """The handle of an instance that was observed. Raises ChangedError where another one has its id by now.
@@ -152,10 +163,12 @@ def mig_devices(handle: Any, requested: Collection[Ids]) -> dict[Ids, Any]:
     would pass for those of every MIG device on it.
     """
     found: dict[Ids, Any] = {}
-    for index in range(NVML.nvmlDeviceGetMaxMigDeviceCount(handle) if requested else 0):
+    most = believed(NVML.nvmlDeviceGetMaxMigDeviceCount(handle), "MIG devices") if requested else 0
+    for index in range(most):
         try:
             device = NVML.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except NVML.NVMLError_NotFound:
+        except (NVML.NVMLError_NotFound, NVML.NVMLError_InvalidArgument):
+            # No device at this index: go-nvlib and NVIDIA's DRA driver skip both codes.
             continue
         ids = (int(NVML.nvmlDeviceGetGpuInstanceId(device)), int(NVML.nvmlDeviceGetComputeInstanceId(device)))
         if ids in requested:
@@ -190,7 +203,7 @@ def _compute_instances(profiles: Iterable[ComputeProfile], instance: Any) -> Ite
 def _profile(handle: Any, nvml_index: int, info: Any) -> ProfileSpec:
     count = ctypes.c_uint(0)
     NVML.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, None, ctypes.byref(count))
-    places = (NVML.c_nvmlGpuInstancePlacement_t * max(count.value, 1))()
+    places = (NVML.c_nvmlGpuInstancePlacement_t * max(believed(count.value, "placements"), 1))()
     NVML.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, places, ctypes.byref(count))
     return ProfileSpec(
         name=str(info.name).removeprefix("MIG "),
@@ -201,5 +214,5 @@ def _profile(handle: Any, nvml_index: int, info: Any) -> ProfileSpec:
         memory_mib=int(info.memorySizeMB),
         sm_count=int(info.multiprocessorCount),
         max_instances=int(info.instanceCount),
-        starts=tuple(sorted(int(places[n].start) for n in range(count.value))),
+        starts=tuple(sorted(int(places[n].start) for n in range(believed(count.value, "placements")))),
     )

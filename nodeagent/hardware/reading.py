@@ -5,11 +5,10 @@ problem and without instances, so that none of them is believed to be empty. Cha
 """
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kube.change_log import ChangeLog
-from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuDriver, GpuProcess, ObservedGpu
+from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuDriver, ObservedGpu
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +57,3 @@ class HardwareReader:
         self._driver_version = ""  # a different one may come back
         gpus = tuple(replace(gpu, problem=str(error), instances=()) for gpu in self._gpus)
         return Hardware(gpus=gpus, driver_version="", problem=error)
-
-    def processes_of(self, gpus: Iterable[ObservedGpu]) -> dict[str, tuple[GpuProcess, ...] | str]:
-        """By GPU UUID; a text says why they could not be read."""
-        return self._driver.processes_of(gpus)

@@ -5,10 +5,13 @@ schema admits, because a refused status informs no one. Pure but for the time, w
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
-from crds.v1alpha1.names import Mode
+from pydantic import ValidationError
+
+from crds.v1alpha1.names import GpuState, Mode, Reason
 from crds.v1alpha1.status import (
     DevicePluginStatus,
     GpuStatus,
@@ -24,7 +27,7 @@ from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.report.conditions import conditions
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult
-from partitioning.models import ProfileSpec
+from partitioning.models import GpuModel, ProfileSpec
 
 MOST_GPUS = 16
 MOST_MODELS = 8
@@ -44,13 +47,14 @@ class AgentFacts:
 def plan_status(result: PassResult, plan: ObservedPlan, facts: AgentFacts, *, now: str) -> dict[str, Any]:
     """The status to apply. Times of what did not change are those that the API holds."""
     live = plan.status
+    result = replace(result, outcomes=tuple(_reportable(outcome) for outcome in result.outcomes[:MOST_GPUS]))
     return PlanStatus(
         observed_generation=plan.generation,
         summary=_summary(result.outcomes, plan),
         conditions=conditions(result, live.get("conditions") or [], generation=plan.generation, now=now),
         node=_node(result, facts.version),
         models=_models(result.observation.gpus),
-        gpus=[_gpu(outcome) for outcome in result.outcomes[:MOST_GPUS]],
+        gpus=[_gpu(outcome) for outcome in result.outcomes],
         device_plugin=_device_plugin(result, facts.config_path, live.get("devicePlugin") or {}, now),
     ).wire()
 
@@ -81,18 +85,24 @@ def _summary(outcomes: Iterable[GpuOutcome], plan: ObservedPlan) -> Summary:
 
 
 def _models(gpus: Iterable[ObservedGpu]) -> list[ModelReport]:
+    """One of each name: drivers up to 535 name the profiles of a GPU only while its MIG mode is on."""
     found: dict[str, ModelReport] = {}
     for gpu in gpus:
-        if gpu.model is None or gpu.problem or gpu.name in found:
-            continue
-        major, minor = gpu.model.compute_capability
-        found[gpu.name] = ModelReport(
-            name=gpu.name[:128],
-            memory_mib=gpu.model.memory_mib,
-            compute_capability=f"{major}.{minor}",
-            profiles=[_profile(spec) for spec in gpu.model.profiles if spec.size] or None,
-        )
+        with suppress(ValidationError):
+            report = _model(gpu.name, gpu.model) if gpu.model is not None and not gpu.problem else None
+            if report is not None and (gpu.name not in found or (report.profiles and not found[gpu.name].profiles)):
+                found[gpu.name] = report
     return [report for _, report in sorted(found.items())][:MOST_MODELS]
+
+
+def _model(name: str, model: GpuModel) -> ModelReport:
+    major, minor = model.compute_capability
+    return ModelReport(
+        name=name[:128],
+        memory_mib=model.memory_mib,
+        compute_capability=f"{major}.{minor}" if major else None,
+        profiles=[_profile(spec) for spec in model.profiles if spec.size] or None,
+    )
 
 
 def _profile(spec: ProfileSpec) -> ProfileReport:
@@ -104,6 +114,17 @@ def _profile(spec: ProfileSpec) -> ProfileReport:
         starts=list(spec.starts),
         memory_mib=spec.memory_mib,
     )
+
+
+def _reportable(outcome: GpuOutcome) -> GpuOutcome:
+    """An outcome that the schema admits: an answer that was never seen before must not silence the other GPUs."""
+    try:
+        _gpu(outcome)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        message = f"what the driver reports of this GPU has no place in the status, report it as a bug: {wrong}"
+        return replace(outcome, state=GpuState.FAILED, reason=Reason.DRIVER_ERROR, message=message, partitions=())
+    return outcome
 
 
 def _gpu(outcome: GpuOutcome) -> GpuStatus:

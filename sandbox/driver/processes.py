@@ -15,7 +15,16 @@ class UnknownDeviceError(LookupError):
     """No GPU and no MIG device of the machine has this UUID now."""
 
 
-def attach(path: Path | str, uuid: str, pid: int, memory_mib: int, *, mps: bool = False, hidden: bool = False) -> None:
+def attach(
+    path: Path | str,
+    uuid: str,
+    pid: int,
+    memory_mib: int,
+    *,
+    mps: bool = False,
+    graphics: bool = False,
+    hidden: bool = False,
+) -> None:
     """Put a process on a device. Again with the same pid and device: its memory use changes."""
     with Store(path).writing() as machine:
         gpu, gpu_instance, compute_instance = find(machine, uuid)
@@ -25,6 +34,7 @@ def attach(path: Path | str, uuid: str, pid: int, memory_mib: int, *, mps: bool 
             gpu_instance=gpu_instance,
             compute_instance=compute_instance,
             mps=mps,
+            graphics=graphics,
             hidden=hidden,
         )
         place = (pid, gpu_instance, compute_instance)

@@ -6,7 +6,7 @@ rules live in `gpu_instances` and `compute_instances`, locking and saving in `st
 
 from typing import TypedDict
 
-FORMAT = 5
+FORMAT = 6
 
 
 class ComputeInstanceState(TypedDict):
@@ -33,6 +33,7 @@ class ProcessState(TypedDict):
     gpu_instance: int | None
     compute_instance: int | None
     mps: bool
+    graphics: bool  # draws, and computes nothing
     hidden: bool  # holds the device without being listed, as DCGM or an exporter does
 
 

@@ -130,14 +130,19 @@ def nvmlDeviceGetMigDeviceHandleByIndex(machine: Machine, handle: Handle, index:
 
 @reads(HANDLE, OUT, OUT)
 def nvmlDeviceGetComputeRunningProcesses_v3(machine: Machine, handle: Handle, count: Address, array: Address) -> None:
-    _put_processes(_listed(machine, handle, mps_only=False), count, array)
+    _put_processes([p for p in _listed(machine, handle) if not p["graphics"]], count, array)
 
 
 @reads(HANDLE, OUT, OUT)
 def nvmlDeviceGetMPSComputeRunningProcesses_v3(
     machine: Machine, handle: Handle, count: Address, array: Address
 ) -> None:
-    _put_processes(_listed(machine, handle, mps_only=True), count, array)
+    _put_processes([p for p in _listed(machine, handle) if p["mps"]], count, array)
+
+
+@reads(HANDLE, OUT, OUT)
+def nvmlDeviceGetGraphicsRunningProcesses_v3(machine: Machine, handle: Handle, count: Address, array: Address) -> None:
+    _put_processes([p for p in _listed(machine, handle) if p["graphics"]], count, array)
 
 
 @reads(HANDLE, OUT, OUT, OUT, OUT)
@@ -149,17 +154,15 @@ def nvmlDeviceGetRemappedRows(machine: Machine, handle: Handle, *addresses: Addr
         put_uint(address, value)
 
 
-def _listed(machine: Machine, handle: Handle, *, mps_only: bool) -> list[ProcessState]:
-    """Clients of MPS are in both lists. On a parent handle come those of all its instances."""
+def _listed(machine: Machine, handle: Handle) -> list[ProcessState]:
+    """Clients of MPS compute too. On a parent handle come those of all its instances."""
     device = any_device(machine, handle)
     parts = device.parts()
     place = (parts[0]["id"], parts[1]["id"]) if parts else None
     return [
         process
         for process in device.gpu["processes"]
-        if not process["hidden"]
-        and (process["mps"] or not mps_only)
-        and (place is None or place == (process["gpu_instance"], process["compute_instance"]))
+        if not process["hidden"] and (place is None or place == (process["gpu_instance"], process["compute_instance"]))
     ]
 
 

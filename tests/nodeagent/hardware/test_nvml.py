@@ -1,5 +1,6 @@
 """What the NVML driver observes, on the simulated driver beneath the unmodified binding."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -236,3 +237,63 @@ def test_a_missing_library_names_what_an_installation_lacks(monkeypatch: pytest.
     monkeypatch.setattr(NVML, "nvmlInit", absent)
     with pytest.raises(DriverGoneError, match=r"Library Not Found: .* nodes.runtimeClassName to nvidia"):
         NvmlDriver().count()
+
+
+def test_profiles_are_read_again_in_another_mig_mode(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are promised to stay for as long as the mode does."""
+    real = NVML.nvmlDeviceGetGpuInstanceProfileInfo
+
+    def by_mode(handle: Any, index: int) -> Any:
+        found = real(handle, index)
+        found.memorySizeMB += NVML.nvmlDeviceGetMigMode(handle)[0]
+        return found
+
+    monkeypatch.setattr(NVML, "nvmlDeviceGetGpuInstanceProfileInfo", by_mode)
+
+    def memory_mib() -> int:
+        model = machine.gpu(3).model
+        assert model is not None
+        return model.profiles[0].memory_mib or 0
+
+    off = memory_mib()
+    incidents.enable_mig(machine.path, 3)
+    assert memory_mib() == off + 1
+
+
+def test_the_library_is_opened_once_by_threads_that_begin_together(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed as often as this process knows of, it lets the driver go."""
+    real, inside, go = NVML.nvmlInit, threading.Semaphore(0), threading.Event()
+
+    def slow() -> None:
+        inside.release()
+        go.wait(10)
+        real()
+
+    monkeypatch.setattr(NVML, "nvmlInit", slow)
+    threads = [threading.Thread(target=machine.driver.observe_gpu, args=(index,)) for index in (0, 1)]
+    for thread in threads:
+        thread.start()
+    assert inside.acquire(timeout=10)
+    assert not inside.acquire(timeout=0.2), "the other thread waits"
+    go.set()
+    for thread in threads:
+        thread.join(10)
+
+    machine.driver.release()
+    with pytest.raises(NVML.NVMLError_Uninitialized):
+        NVML.nvmlDeviceGetCount()
+
+
+@pytest.mark.parametrize("answer", [b"\xff", None], ids=["garbled", "missing"])
+def test_a_driver_without_a_version_is_read_all_the_same(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
+) -> None:
+    def version() -> str:
+        if answer is None:
+            raise NVML.NVMLError_NotSupported
+        return answer.decode()
+
+    monkeypatch.setattr(NVML, "nvmlSystemGetDriverVersion", version)
+    assert machine.driver.version() == ""

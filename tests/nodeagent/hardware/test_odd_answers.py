@@ -1,0 +1,272 @@
+"""An answer of the driver that is missing costs what needs it, and one that nobody has seen before costs one GPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sandbox.driver import processes
+from sandbox.driver.status import Status
+from tests import faults
+from tests.builders.models import H100, T4
+from tests.nodeagent.conftest import MakeWorld, cut, plain
+from tests.nodeagent.hardware.machine import NVML, parent
+from tests.nodeagent.items import mig
+from tests.nodeagent.report.schema import check
+from tests.nodeagent.world import World
+
+ABSURD = 2**32 - 1
+MISSING = [
+    Status.NOT_SUPPORTED,
+    Status.NO_PERMISSION,
+    Status.INVALID_ARGUMENT,
+    Status.NOT_FOUND,
+    Status.FUNCTION_NOT_FOUND,
+    Status.ARGUMENT_VERSION_MISMATCH,
+]
+WHOLE = {"index": 0, "whole": {}}
+SLICES = {"index": 0, "mps": {"slices": [{"memoryGB": 10, "count": 2}]}}
+REPLICAS = {"index": 0, "mps": {"replicas": 2}}
+
+
+def name(*_: Any) -> Any:
+    return b"\xff".decode()
+
+
+def many(_handle: Any, _profile: int, _array: Any, count: Any) -> None:
+    count._obj.value = 17
+
+
+def places(_handle: Any, _profile: int, _array: Any, count: Any) -> None:
+    count._obj.value = ABSURD
+
+
+def mode(_handle: Any) -> list[int]:
+    return [1, 1, 1]
+
+
+def lacks(*_: Any) -> Any:
+    raise NVML.NVMLLibraryMismatchError("Unversioned function called")
+
+
+ODD: dict[str, tuple[str, Callable[..., Any]]] = {
+    "a garbled name": ("nvmlDeviceGetName", name),
+    "a 17th instance": ("nvmlDeviceGetGpuInstances", many),
+    "an absurd count of MIG devices": ("nvmlDeviceGetMaxMigDeviceCount", lambda _: ABSURD),
+    "an absurd count of placements": ("nvmlDeviceGetGpuInstancePossiblePlacements", places),
+    "a third MIG mode": ("nvmlDeviceGetMigMode", mode),
+    "a function that the library lacks": ("nvmlDeviceGetName", lacks),
+}
+
+
+def of_gpu(uuid: str, monkeypatch: pytest.MonkeyPatch, symbol: str, answer: Callable[..., Any]) -> None:
+    """This answer on one GPU alone."""
+    real = getattr(NVML, symbol)
+
+    def answered(handle: Any, *arguments: Any) -> Any:
+        mine = NVML.nvmlDeviceGetUUID(parent(handle)) == uuid
+        return answer(handle, *arguments) if mine else real(handle, *arguments)
+
+    monkeypatch.setattr(NVML, symbol, answered)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_answer_never_seen_before_costs_one_gpu(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
+    world = make_world(cut(("3g.40gb", 0)), cut(("3g.40gb", 0)))
+    of_gpu(world.gpu(0).uuid, monkeypatch, *ODD[odd])
+    world.apply(mig(0, ("3g.40gb", 0)), mig(1, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.found(0) == ("Failed", "Unhealthy")
+    assert world.found(1) == ("Ready", "Confirmed")
+    assert world.layout(1) == "7g.80gb at 0"
+    check(world)
+
+
+def test_an_absurd_count_of_gpus_hides_none_that_is_there(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(cut(("3g.40gb", 0)))
+    monkeypatch.setattr(NVML, "nvmlDeviceGetCount", lambda: ABSURD)
+    world.apply(mig(0, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.found(0) == ("Ready", "Confirmed")
+    assert world.found(15) == ("Unmanaged", "Unhealthy")
+    check(world)
+
+
+@pytest.mark.parametrize("start", [16, 40, ABSURD])
+def test_a_placement_that_the_schema_does_not_know_costs_one_gpu(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, start: int
+) -> None:
+    world = make_world(cut(("3g.40gb", 0)), cut(("3g.40gb", 0)))
+    mine, real = world.gpu(0).uuid, NVML.nvmlGpuInstanceGetInfo
+
+    def moved(instance: Any) -> Any:
+        found = real(instance)
+        if NVML.nvmlDeviceGetUUID(found.device) == mine:
+            found.placement.start = start
+        return found
+
+    monkeypatch.setattr(NVML, "nvmlGpuInstanceGetInfo", moved)
+    world.apply(mig(1, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.found(1) == ("Ready", "Confirmed")
+    assert world.found(0)[0] in ("Failed", "Unmanaged")
+    assert world.gpu_status(0)["message"]
+    check(world)
+
+
+@pytest.mark.parametrize("code", MISSING)
+@pytest.mark.parametrize("item", [WHOLE, mig(0, ("3g.40gb", 0)), SLICES, REPLICAS], ids=["whole", "mig", "gb", "equal"])
+@pytest.mark.parametrize(
+    ("symbol", "needed"),
+    [
+        ("nvmlDeviceGetMemoryInfo", "does not report how much memory"),
+        ("nvmlDeviceGetCudaComputeCapability", ""),
+        ("nvmlDeviceGetRemappedRows", ""),
+        ("nvmlDeviceGetMinorNumber", ""),
+        ("nvmlDeviceGetComputeMode", ""),
+    ],
+)
+def test_a_missing_answer_costs_only_what_needs_it(
+    make_world: MakeWorld, symbol: str, needed: str, item: dict[str, Any], code: Status
+) -> None:
+    world = make_world(cut() if "mig" in item else plain())
+    faults.inject(world.machine, symbol, status=code, times=faults.ALWAYS)
+    world.apply(item)
+
+    world.settle()
+
+    if needed and "mps" in item:
+        assert world.found() == ("Failed", "NotSupported")
+        assert needed in world.gpu_status()["message"]
+    else:
+        assert world.found() == ("Ready", "Confirmed")
+    assert world.gpu_status()["health"] == "OK"
+    check(world)
+
+
+def test_without_profiles_a_gpu_whose_mig_mode_is_off_is_still_served(make_world: MakeWorld) -> None:
+    world = make_world(plain())
+    faults.inject(
+        world.machine,
+        "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+        status=Status.NO_PERMISSION,
+        times=faults.ALWAYS,
+    )
+    world.apply(SLICES)
+
+    world.settle()
+
+    assert world.found() == ("Ready", "Confirmed")
+
+
+@pytest.mark.parametrize("code", MISSING)
+def test_a_gpu_whose_processes_are_not_listed_is_never_taken_for_free(make_world: MakeWorld, code: Status) -> None:
+    world = make_world(plain())
+    faults.inject(world.machine, "nvmlDeviceGetComputeRunningProcesses_v3", status=code, times=faults.ALWAYS)
+    world.apply(WHOLE)
+
+    world.settle()
+
+    assert world.found() == ("WaitingForRelease", "UseUnknown")
+    assert world.advertised() == {}
+    remedy = "driver 510 or newer" if code is Status.FUNCTION_NOT_FOUND else ""
+    assert remedy in world.gpu_status()["message"]
+    if code is Status.NOT_SUPPORTED:
+        assert "install a driver under which nvidia-smi lists processes" in world.gpu_status()["message"]
+
+
+def test_an_index_without_mig_device_may_be_an_invalid_argument(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As go-nvlib and NVIDIA's DRA driver take it."""
+    world = make_world(cut(("3g.40gb", 4)))
+    real = NVML.nvmlDeviceGetMigDeviceHandleByIndex
+
+    def by_index(handle: Any, index: int) -> Any:
+        try:
+            return real(handle, (index + 1) % 7)
+        except NVML.NVMLError_NotFound as error:
+            raise NVML.NVMLError_InvalidArgument from error
+
+    monkeypatch.setattr(NVML, "nvmlDeviceGetMigDeviceHandleByIndex", by_index)
+    world.apply(mig(0, ("3g.40gb", 4)))
+
+    world.settle()
+
+    assert world.found() == ("Ready", "Confirmed")
+
+
+@pytest.mark.parametrize(
+    "symbol", ["nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlGpuInstanceGetComputeInstanceProfileInfoV"]
+)
+def test_a_driver_that_lacks_a_function_is_told_the_least_version(make_world: MakeWorld, symbol: str) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    faults.inject(world.machine, symbol, status=Status.FUNCTION_NOT_FOUND, times=faults.ALWAYS)
+    world.apply(mig(0, ("3g.40gb", 4)))
+
+    world.settle()
+
+    assert "install driver 510 or newer" in world.gpu_status()["message"]
+
+
+def test_a_process_that_only_draws_keeps_a_gpu_from_being_given_away(make_world: MakeWorld) -> None:
+    world = make_world((T4, {}), (H100, {}))
+    processes.attach(world.machine, world.gpu().uuid, 77, 100, graphics=True)
+    world.apply(WHOLE, {"index": 1, "whole": {}})
+
+    world.settle()
+
+    assert world.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert "process 77 runs on it" in world.gpu_status()["message"]
+    assert world.advertised() == {"nvidia.com/gpu": 1}
+
+    processes.detach(world.machine, 77)
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def test_a_driver_without_lists_of_processes_that_draw_counts_the_others(make_world: MakeWorld) -> None:
+    world = make_world(plain())
+    faults.inject(
+        world.machine,
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        status=Status.NOT_SUPPORTED,
+        times=faults.ALWAYS,
+    )
+    world.apply(WHOLE)
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def served(world: World) -> dict[str, list[Any]]:
+    return {model["name"]: model.get("profiles", []) for model in world.status()["models"]}
+
+
+def test_the_model_in_the_status_has_the_profiles_of_whichever_gpu_reports_them(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers up to 535 name none while the MIG mode of a GPU is off."""
+    world = make_world(plain(), cut())
+    real = NVML.nvmlDeviceGetGpuInstanceProfileInfo
+
+    def profiles(handle: Any, *arguments: Any) -> Any:
+        if not NVML.nvmlDeviceGetMigMode(handle)[0]:
+            raise NVML.NVMLError_NotSupported
+        return real(handle, *arguments)
+
+    monkeypatch.setattr(NVML, "nvmlDeviceGetGpuInstanceProfileInfo", profiles)
+    world.apply()
+
+    world.settle()
+
+    assert {name: len(found) > 0 for name, found in served(world).items()} == {"NVIDIA H100 80GB HBM3": True}

@@ -132,7 +132,7 @@ def _context(raw: Json, where: str) -> SchedulingContext:
         workloads={
             (kind, *key): selector for kind in OF_PODS_OWN for key, selector in read(f"{kind}s", read_workload).items()
         },
-        dra_resources=frozenset(read("DeviceClasses", read_device_class).values()) - {""},
+        dra_resources=frozenset().union(*read("DeviceClasses", read_device_class).values()),
     )
 
 

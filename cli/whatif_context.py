@@ -6,6 +6,7 @@ never reported here: it is skipped.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from controller.api.reading import Unreadable
@@ -49,7 +50,7 @@ def context_of(by_kind: Mapping[str, Sequence[Raw]]) -> SchedulingContext:
         storage_classes=_by_name(_known(by_kind["StorageClass"], read_storage_class)),
         services=_known(by_kind["Service"], read_service),
         workloads=workloads or None,
-        dra_resources=frozenset(resources) - {""},
+        dra_resources=frozenset(chain.from_iterable(resources)),
     )
 
 

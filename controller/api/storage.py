@@ -26,6 +26,8 @@ BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 ZONE_DELIMITER = "__"
+OF_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+"""With a DeviceClass's name, the extended resource that it serves without naming any (`implicit` since 1.34)."""
 OF_PODS_OWN = ("ReplicationController", "ReplicaSet", "StatefulSet")
 """Kinds whose selector the scheduler takes for default constraints."""
 
@@ -57,9 +59,14 @@ def read_workload(raw: Raw) -> LabelSelector | Unreadable:
     return readable("workload", raw, _workload)
 
 
-def read_device_class(raw: Raw) -> str | Unreadable:
-    """The extended resource that it maps; '' where it maps none."""
-    return readable("deviceclass", raw, lambda each: str(each["spec"].get("extendedResourceName") or ""))
+def read_device_class(raw: Raw) -> frozenset[str] | Unreadable:
+    """The extended resources by which pods may request it: that of its name, and one that it may map besides."""
+    return readable("deviceclass", raw, _mapped)
+
+
+def _mapped(raw: Raw) -> frozenset[str]:
+    named = str(raw["spec"].get("extendedResourceName") or "")
+    return frozenset({f"{OF_DEVICE_CLASS}{raw['metadata']['name']}", named} - {""})
 
 
 def _claim(raw: Raw) -> ClaimView:

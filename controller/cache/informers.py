@@ -9,6 +9,7 @@ controller may not list, is None there, which means unknown; planning never wait
 import threading
 from collections.abc import Mapping
 from enum import Enum
+from itertools import chain
 from typing import Any, Protocol
 
 from kubernetes.client import ApiClient
@@ -158,7 +159,7 @@ class SchedulingInformers:
 
     def dra_resources(self) -> frozenset[str]:
         """Resources that a DeviceClass maps, as in the context."""
-        return frozenset((self._items(Kind.DEVICE_CLASSES) or {}).values()) - {""}
+        return frozenset(chain.from_iterable((self._items(Kind.DEVICE_CLASSES) or {}).values()))
 
     def take_changes(self) -> frozenset[str]:
         """What has changed since this was called last, by path."""

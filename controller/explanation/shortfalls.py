@@ -74,7 +74,7 @@ def _first_short(demand: Demand, node: NodeView, capacity: NodeCapacity) -> _Sho
     for resource, amount in needs.other:
         if resource in short:
             return _Shortfall(resource, f"{amount} {resource}", f"{max(0, free[resource])} {resource}")
-    if not demand.pod.host_ports:
+    if not demand.host_ports:
         return None
-    ports = ", ".join(sorted({f"{port.protocol} {port.port}" for port in demand.pod.host_ports}))
+    ports = ", ".join(sorted({f"{port.protocol} {port.port}" for port in demand.host_ports}))
     return _Shortfall("free host ports", f"the host ports {ports}", "not all of these host ports")

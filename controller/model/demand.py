@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from controller.model.capacity import Amounts, Capacity, needs_of
 from controller.model.results import Unplaced
+from controller.model.scheduling import HostPort
 from controller.model.views import PodView
 from partitioning.resources import (
     WHOLE,
@@ -31,7 +32,11 @@ class Demand:
     pod: PodView
     wants: Wants
     needs: Capacity
-    """What it needs of its node besides partitions."""
+    """What must be free on its node besides partitions: of what it holds there, what its scheduler compares."""
+    holds: Capacity
+    """What it takes of its node besides partitions."""
+    host_ports: tuple[HostPort, ...] = ()
+    """Those that its scheduler compares."""
     tried: bool = True
     """The scheduler has tried the pod, or another pod of its gang, and found no node."""
 
@@ -57,8 +62,8 @@ def queue_order(pod: PodView) -> tuple[int, int, str, str, str]:
 
 
 def demand_of(pod: PodView) -> Demand:
-    wants, needs = _split(pod.requests)
-    return Demand(pod=pod, wants=wants, needs=needs, tried=pod.unschedulable)
+    wants, holds = _split(pod.requests)
+    return Demand(pod=pod, wants=wants, needs=holds, holds=holds, host_ports=pod.host_ports, tried=pod.unschedulable)
 
 
 def total_wants(wants: Iterable[Wants]) -> Counter[str]:

@@ -7,12 +7,12 @@ and never changes an unsettled or pinned GPU.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
-from controller.model.demand import DemandSet, queue_order
+from controller.model.demand import Demand, DemandSet, queue_order
 from controller.model.results import PlannerPhase
-from controller.model.scheduling import SchedulerProfiles
+from controller.model.scheduling import DEFAULT_PROFILE, SchedulerProfiles
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from controller.planner.board.assignment import Assignment
@@ -27,6 +27,7 @@ from controller.planner.placement.ageing import GpuReservation
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.strategy.priorities import Rules, by_level, moves_alone, place_levels
+from controller.simulator import compared
 
 OnPhase = Callable[[PlannerPhase, Mapping[str, str]], None]
 """Called after each phase of a pass with its name, and the node of every pod (by uid) that has a place by then."""
@@ -64,10 +65,11 @@ def search(
     """`failed` are names of nodes that are left out, since planning them raised an error."""
     demands, gangs = without_incomplete(snapshot)
     stocks = take_stock(snapshot, options, failed)
-    queue = sorted((*demands.helpable, *demands.untried), key=lambda demand: queue_order(demand.pod))
+    queue = [_compared(demand, options.profiles) for demand in (*demands.helpable, *demands.untried)]
+    queue.sort(key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
     groups = NodeGroups(snapshot.nodes, [demand.pod for demand in queue], options.profiles, relabelled)
-    board = set_up(stocks, groups, queue)
+    board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
     levels = by_level(assignments_of(queue, groups), snapshot.aged)
     assignments = list(chain.from_iterable(levels))
     tried = [one for one in assignments if one.tried]
@@ -82,6 +84,7 @@ def search(
     rules = Rules(
         aged=snapshot.aged,
         stocks=stocks,
+        bound={pod.title: pod for pod in snapshot.pods if pod.gpu} if snapshot.aged else {},
         reservations=_reservations(snapshot),
         gangs=gangs,
         constrained=constrained,
@@ -90,8 +93,7 @@ def search(
         report=report,
     )
     reservation = _place(board, levels, rules)
-    constrained.verify()
-    gangs.drop_broken(board, tried)
+    take_off_broken(board, constrained, gangs, tried)
     return Finished(
         demands=demands,
         gangs=gangs,
@@ -105,6 +107,26 @@ def search(
         relabelled=relabelled,
         placed_by=phases.counts(),
     )
+
+
+def take_off_broken(
+    board: Board, constrained: ConstrainedPlacement, gangs: Gangs, assignments: Sequence[Assignment]
+) -> None:
+    """Leave no pod where its scheduler would refuse it, nor a part of a gang: each that leaves may break others."""
+    constrained.verify()
+    while gangs.drop_broken(board, assignments) and constrained.verify():
+        pass
+
+
+def _compared(demand: Demand, profiles: SchedulerProfiles) -> Demand:
+    """Needing no more than what the pod's scheduler compares."""
+    profile = profiles.get(demand.pod.scheduler_name, DEFAULT_PROFILE)
+    if profile is DEFAULT_PROFILE:
+        return demand
+    needs = compared(demand.holds, profile)
+    ports = demand.host_ports if "NodePorts" in profile.filters else ()
+    same = needs == demand.needs and ports == demand.host_ports
+    return demand if same else replace(demand, needs=needs, host_ports=ports)
 
 
 class _FinalPhases:
@@ -136,8 +158,8 @@ def _nodes_of(assignments: Iterable[Assignment], snapshot: Snapshot) -> dict[str
 def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> GpuReservation | None:
     reservation = place_levels(board, levels, rules)
     placed = [one for level in levels for one in level if one.tried and one.placed]
-    if consolidate(board, [one for one in placed if one not in rules.constrained], rules.improve_steps):
-        for assignment in (one for level in levels for one in level if not one.placed and moves_alone(one, rules)):
+    if consolidate(board, [one for one in placed if not one.constrained], rules.improve_steps):
+        for assignment in (one for level in levels for one in level if not one.placed and moves_alone(one)):
             board.place(assignment)
     rules.report(PlannerPhase.CONSOLIDATED)
     if reservation is None or not reservation.assignment.placed:

@@ -6,9 +6,10 @@ pod and one node. `ClusterState` judges all of it, with topology spread, inter-p
 to date while pods are placed one after the other. What cannot be known passes, and is named as unknown.
 """
 
-from controller.simulator.attempts import Attempt
+from controller.simulator.affinity import selects_itself
+from controller.simulator.attempts import Attempt, filter_key
 from controller.simulator.cluster import ClusterState
-from controller.simulator.filters import fails_always, filter_node, filter_pod, filter_room
+from controller.simulator.filters import compared, fails_always, filter_node, filter_pod, filter_room
 from controller.simulator.relabel import expected_after
 from controller.simulator.selectors import matches_node, named_nodes, selects, tolerates, untolerated
 from controller.simulator.usage import Usage
@@ -22,14 +23,17 @@ __all__ = [
     "Misfit",
     "Usage",
     "Verdict",
+    "compared",
     "expected_after",
     "fails_always",
+    "filter_key",
     "filter_node",
     "filter_pod",
     "filter_room",
     "matches_node",
     "named_nodes",
     "selects",
+    "selects_itself",
     "tolerates",
     "untolerated",
 ]

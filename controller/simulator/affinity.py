@@ -92,6 +92,11 @@ class AffinityState:
             _count(self._repelling, _pairs(met, resident.node.labels), number)
 
 
+def selects_itself(term: PodAffinityTerm, pod: PodView) -> bool:
+    """Pods like this one are among those that the term means: all of them go where the first one goes."""
+    return _meets(term, pod.namespace, dict(pod.labels))
+
+
 def _named(terms: Sequence[PodAffinityTerm], namespaces: Namespaces) -> tuple[PodAffinityTerm, ...]:
     """The pod's own terms, with the namespaces that their selector means now."""
     return tuple(_named_term(term, namespaces) for term in terms)

@@ -7,10 +7,11 @@ Integers only: quantities were rounded by the scheduler's rules when they were p
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
-from controller.model.capacity import needs_of
+from controller.model.capacity import NOTHING, Capacity, needs_of
 from controller.model.scheduling import DEFAULT_PROFILE, FilterProfile, Taint
 from controller.model.views import NodeView, PodView
 from controller.simulator.selectors import matches_node, matches_terms, named_nodes, tolerates, untolerated
@@ -144,6 +145,15 @@ def room_refusal(plugin: str, pod: PodView, node: NodeView, usage: Usage, given:
         if not _ignored(resource, given.profile) and (capacity[resource] > 0 or resource not in given.dra_resources)
     )
     return Misfit(plugin="NodeResourcesFit", reasons=reasons) if reasons else None
+
+
+@lru_cache(maxsize=4096)
+def compared(needs: Capacity, profile: FilterProfile) -> Capacity:
+    """Of what a pod needs of a node, what the scheduler compares with the room there, whichever node it is."""
+    if "NodeResourcesFit" not in profile.filters:
+        return NOTHING
+    other = tuple(pair for pair in needs.other if not _ignored(pair[0], profile))
+    return needs if len(other) == len(needs.other) else replace(needs, other=other)
 
 
 def _ignored(resource: str, profile: FilterProfile) -> bool:

@@ -149,7 +149,7 @@ def test_what_filters_read_in_addition_to_pods_and_nodes() -> None:
     assert context.namespaces == {"blue": {"team": "blue"}}
     assert context.storage_classes is not None
     assert context.storage_classes["fast"].delayed
-    assert context.dra_resources == {"nvidia.com/mig-1g.10gb"}
+    assert context.dra_resources == {"nvidia.com/mig-1g.10gb", "deviceclass.resource.kubernetes.io/gpus"}
     assert list(context.workloads or ()) == [("StatefulSet", "default", "db")]
     assert context.services == {}
     assert (context.claims, context.volumes) == (None, None)

@@ -26,6 +26,8 @@ class Assignment:
     groups: tuple[int, ...]
     shape: int
     """Equal for pods that fit exactly where the other fits."""
+    constrained: bool = False
+    """Where it may go depends on other pods or on volumes: no place without the filters (`Board.filters`)."""
     node: int = -1
     taken: Taken = field(default_factory=list)
     rank: int = 0

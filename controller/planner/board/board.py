@@ -4,8 +4,9 @@ It keeps the capacity of nodes and the states of devices consistent with the ass
 one pod at a time; which pods to try, and in which order, is decided by its callers. Never reads a view of the cluster.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from heapq import heappush
+from typing import Protocol
 
 from controller.model.capacity import Capacity
 from controller.planner.board.assignment import Assignment, Taken
@@ -13,6 +14,19 @@ from controller.planner.board.devices import Device, Reach
 from controller.planner.board.nodes import Group, NodeCapacity
 from controller.planner.board.several import SeveralFinder, on_node
 from controller.planner.board.single import find_single
+
+
+class Filters(Protocol):
+    """What decides where a constrained pod may go; see `placement.constrained`."""
+
+    def place_one(self, assignment: Assignment, reach: Reach, within: Collection[int] | None = None) -> bool:
+        """Place it on some node (default: of its groups) that the filters accept."""
+
+    def domains(self, assignment: Assignment) -> Sequence[Collection[int]]:
+        """Nodes, by the topology in which the pod must stay with pods like itself; none where it need not."""
+
+    def accepts(self, assignment: Assignment, node: int) -> bool:
+        """Whether the filters accept the node, with every pod where it is now."""
 
 
 class Board:
@@ -26,6 +40,10 @@ class Board:
         self.sizes = list(sizes)
         self.devices: list[list[Device]] = [[] for _ in nodes]
         self.rank = {resource: position for position, resource in enumerate(sizes)}
+        self.filters: Filters | None = None
+        """Asked for every constrained pod, whoever places it."""
+        self.moves = 0
+        """How often a pod came to a node or left one."""
         self._in_vain: set[tuple[Hashable, int, Reach]] = set()
         """Shapes that found no place in a group, within a reach."""
         self._several = SeveralFinder(nodes, groups, self.devices, self.rank)
@@ -63,8 +81,20 @@ class Board:
         """Partitions alone: whether the node's devices could give them now."""
         return on_node(self.devices[node], assignment.demand, self.rank, Reach.NEW) is not None
 
-    def place(self, assignment: Assignment, groups: Iterable[int] | None = None, *, reach: Reach = Reach.NEW) -> bool:
-        """Assign the pod to the best node of these groups (default: all that it may use)."""
+    def place(
+        self,
+        assignment: Assignment,
+        groups: Iterable[int] | None = None,
+        *,
+        reach: Reach = Reach.NEW,
+        within: Collection[int] | None = None,
+    ) -> bool:
+        """Assign the pod to the best node of these groups (default: all that it may use).
+
+        For a constrained pod its filters choose, among all of its groups, or among the nodes `within` alone.
+        """
+        if assignment.constrained and self.filters is not None:
+            return self.filters.place_one(assignment, reach, within)
         for group in assignment.groups if groups is None else groups:
             key = (assignment.shape, group, reach)
             if key in self._in_vain:
@@ -80,6 +110,13 @@ class Board:
         return False
 
     def place_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:
+        """Assign the pod to this node, if it has room, and the filters accept a constrained one."""
+        if assignment.constrained and self.filters is not None and not self.filters.accepts(assignment, node):
+            return False
+        return self.put_on(assignment, node, reach=reach)
+
+    def put_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:
+        """Assign the pod to this node, if it has room: for a pod that the filters have accepted there."""
         demand = assignment.demand
         if not self.nodes[node].fits(demand):
             return False
@@ -118,6 +155,7 @@ class Board:
         """Take it off for a trial: only `place_on` may follow, until it is put back or its node is settled."""
         node, taken = assignment.node, assignment.taken
         self.nodes[node].give_back(assignment.demand)
+        self.moves += 1
         for device, part in taken:
             device.parts.remove(part)
             device.restore()
@@ -156,6 +194,7 @@ class Board:
         self.settle((device.node,))
 
     def _assign(self, assignment: Assignment, node: int, taken: Taken) -> None:
+        self.moves += 1
         self.nodes[node].take(assignment.demand)
         assignment.node, assignment.taken = node, taken
         for device, part in taken:

@@ -22,17 +22,17 @@ class NodeCapacity:
 
     def fits(self, demand: Demand) -> bool:
         """Everything but partitions."""
-        ports = demand.pod.host_ports
+        ports = demand.host_ports
         return self.free.fits(demand.needs) and not (ports and self.usage.conflicts(ports))
 
     def take(self, demand: Demand) -> None:
-        self.free -= demand.needs
+        self.free -= demand.holds
         self.changes += 1
         if demand.pod.host_ports:
             self.usage.add(demand.pod)
 
     def give_back(self, demand: Demand) -> None:
-        self.free += demand.needs
+        self.free += demand.holds
         self.changes += 1
         if demand.pod.host_ports:
             self.usage.remove(demand.pod)

@@ -4,9 +4,10 @@ Takes the inventory and the demands, returns a Board. Idle partitions of eligibl
 as ready: a pod can have one as it is. The only place that turns views into planning integers.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from controller.model.capacity import Capacity
 from controller.model.demand import Demand, kind_of
 from controller.model.views import PartitionView
 from controller.planner.board.assignment import Assignment
@@ -25,11 +26,16 @@ from partitioning.placements import Placement, occupancy, placement_of
 from partitioning.profiles import MigProfile
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
 
+UNLIMITED = 2**62
 
-def set_up(stocks: Sequence[NodeStock], groups: NodeGroups, demands: Sequence[Demand]) -> Board:
-    """The board before any pod is placed."""
+
+def set_up(
+    stocks: Sequence[NodeStock], groups: NodeGroups, demands: Sequence[Demand], dra_resources: Collection[str] = ()
+) -> Board:
+    """The board before any pod is placed. `dra_resources`: DRA serves them where a node's plugins have none of them."""
     resources = sorted({resource for demand in demands for resource, _ in demand.wants})
-    board = _empty_board(stocks, groups, resources)
+    requested = {name for demand in demands for name, _ in demand.needs.other}
+    board = _empty_board(stocks, groups, resources, requested.intersection(dra_resources))
     supplies = by_node(lambda _, stock: supply_of(stock), stocks)
     divided = by_node(lambda node, stock: divide(stock, supplies[node]), stocks)
     _add_stocks(board, [elsewhere for elsewhere, _ in divided], Reach.EXISTING)
@@ -38,10 +44,17 @@ def set_up(stocks: Sequence[NodeStock], groups: NodeGroups, demands: Sequence[De
     return board
 
 
-def _empty_board(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Iterable[str]) -> Board:
-    """The board without devices. `resources` are those that pods request."""
+def _empty_board(
+    stocks: Sequence[NodeStock], groups: NodeGroups, resources: Iterable[str], by_dra: Collection[str]
+) -> Board:
+    """The board without devices. `resources` are the partitions that pods request; `by_dra`: what DRA may serve."""
+
+    def free(stock: NodeStock) -> Capacity:
+        beyond = {name: UNLIMITED for name in by_dra if stock.node.capacity[name] <= 0}
+        return stock.free + Capacity.of(beyond) if beyond else stock.free
+
     board = Board(
-        nodes=by_node(lambda _, stock: NodeCapacity(free=stock.free, usage=stock.usage), stocks),
+        nodes=by_node(lambda _, stock: NodeCapacity(free=free(stock), usage=stock.usage), stocks),
         groups=[Group() for _ in range(groups.count)],
         group_of=groups.group_of,
         sizes=sorted(resources, key=_hardest_first),
@@ -58,7 +71,7 @@ def assignments_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Assign
     assignments = []
     for demand in demands:
         pod, kind = demand.pod, groups.kind_of(demand.pod)
-        shape = (demand.wants, demand.needs, pod.host_ports, kind)
+        shape = (demand.wants, demand.needs, demand.holds, demand.host_ports, pod.host_ports, kind)
         assignment = Assignment(
             demand=demand,
             groups=groups.allowed(kind),

@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controller.model.views import PartitionView
+from controller.model.capacity import Capacity
+from controller.model.demand import demand_of
+from controller.model.views import PartitionView, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Device, Reach
@@ -37,6 +39,8 @@ class Ageing:
     aged: Collection[str]
     """Uids of pods that have waited too long."""
     stocks: Sequence[NodeStock]
+    bound: Mapping[str, PodView]
+    """Those that may hold a partition, by title."""
     reservations: Mapping[str, int]
     """Node numbers by pod uid."""
     constrained: ConstrainedPlacement
@@ -57,7 +61,7 @@ def reserve_gpu(board: Board, assignments: Sequence[Assignment], ageing: Ageing)
         yielding = [one for one in assignments if _yields(one, assignment, ageing)]
         device = _nearest(board, assignment, yielding, ageing)
         if device is not None:
-            return _reserve(board, assignment, device, yielding, ageing.constrained)
+            return _reserve(board, assignment, device, yielding)
         in_vain.add(alike)
     return None
 
@@ -73,11 +77,11 @@ def _age(assignment: Assignment) -> tuple[int, tuple[str, str]]:
 def _yields(one: Assignment, to: Assignment, ageing: Ageing) -> bool:
     """Whether a pod of the same level gives up a place that this pass has given it."""
     pod = one.pod
-    fixed = not one.placed or ageing.keeps(one) or not one.tried or bool(pod.gang) or one in ageing.constrained
+    fixed = not one.placed or ageing.keeps(one) or not one.tried or bool(pod.gang) or one.constrained
     return not fixed and pod.priority <= to.pod.priority and _age(one) > _age(to)
 
 
-def _nearest(board: Board, assignment: Assignment, yielding: Iterable[Assignment], ageing: Ageing) -> Device | None:
+def _nearest(board: Board, assignment: Assignment, yielding: Sequence[Assignment], ageing: Ageing) -> Device | None:
     """The GPU that could hold all its partitions with the fewest holders; nodes that have the capacity come first."""
     leaving = Counter(id(device) for one in yielding for device, _ in one.taken)
     found: list[tuple[tuple[bool, int, int, int], Device]] = []
@@ -98,7 +102,37 @@ def _nearest(board: Board, assignment: Assignment, yielding: Iterable[Assignment
                 holders = len(gpu.staying) + len(device.parts) - leaving[id(device)]
                 found.append(((lacks_capacity, holders, node, device.gpu), device))
     found.sort(key=lambda each: each[0])
-    return next((device for _, device in found if ageing.constrained.refusals(assignment, (device.node,))[""]), None)
+    return next(
+        (
+            device
+            for _, device in found
+            if _fits_once_released(board, assignment, device, yielding, ageing)
+            and ageing.constrained.refusals(assignment, (device.node,))[""]
+        ),
+        None,
+    )
+
+
+def _fits_once_released(
+    board: Board, assignment: Assignment, device: Device, yielding: Iterable[Assignment], ageing: Ageing
+) -> bool:
+    """Whether the node has room for the pod once the GPU's holders, and the pods that yield, have gone.
+
+    What others hold there stays for as long as is known, so that a reservation would close the GPU in vain.
+    """
+    demand, stock, node = assignment.demand, ageing.stocks[device.node], board.nodes[device.node]
+    titles = {part.pod for part in stock.gpus[device.gpu].staying}
+    holders = [pod for title in sorted(titles) if (pod := ageing.bound.get(title)) is not None]
+    leaving = [one.demand for one in yielding if one.node == device.node]
+    free = node.free + Capacity.total(each.holds for each in (*map(demand_of, holders), *leaving))
+    if not free.fits(demand.needs):
+        return False
+    if not demand.host_ports:
+        return True
+    usage = node.usage.copy()
+    for pod in (*holders, *(each.pod for each in leaving)):
+        usage.remove(pod)
+    return not usage.conflicts(demand.host_ports)
 
 
 def could_hold_with(
@@ -123,12 +157,11 @@ def _reserve(
     assignment: Assignment,
     device: Device,
     yielding: Sequence[Assignment],
-    constrained: ConstrainedPlacement,
 ) -> GpuReservation:
     moved = [one for one in yielding if any(at is device for at, _ in one.taken)]
     for one in moved:
         board.take_off(one)
-    if not constrained.place_on(assignment, device.node, Reach.NEW):
+    if not board.place_on(assignment, device.node, reach=Reach.NEW):
         board.reserve(assignment, device)
     for one in moved:
         board.place(one)

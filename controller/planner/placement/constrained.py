@@ -7,15 +7,16 @@ end each pod that no longer passes the filters, since others were moved, is take
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
+from controller.model.scheduling import DEFAULT_PROFILE
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
-from controller.simulator import ClusterState, Misfit, fails_always
+from controller.simulator import ClusterState, Misfit, fails_always, filter_key, selects_itself
 
 _MOST_TRIALS = 50_000
 """How many pairs of a pod and a node are tried in one pass."""
@@ -34,30 +35,34 @@ class ConstrainedPlacement:
         self._board = board
         self._assignments = assignments
         self._names = [node.name for node in snapshot.nodes]
+        self._labels = [node.labels for node in snapshot.nodes]
+        self._profiles = options.profiles
         self._trials = _MOST_TRIALS
         self._synced: dict[str, int] = {}
         self._lists: dict[tuple[tuple[int, ...], Reach, tuple[str, ...]], list[int]] = {}
         self._starts: dict[Hashable, int] = {}
         self._refused: dict[Hashable, tuple[Hashable, set[int]]] = {}
         self._cluster = _cluster(snapshot, options, [one.pod for one in assignments])
-        self._single = frozenset(one.pod.uid for one in assignments if self._depends(one.pod))
-
-    def __contains__(self, assignment: Assignment) -> bool:
-        """Whether it must be placed here."""
-        return assignment.pod.uid in self._single
+        self._at = -1
+        """`moves` of the board that the cluster has followed."""
+        for one in assignments:
+            one.constrained = self._depends(one.pod)
+        board.filters = self
 
     def alike(self, assignment: Assignment) -> Hashable:
         """Equal for pods that fit exactly where the other fits, whatever decides that."""
-        return (assignment.shape, _twin_key(assignment.pod) if assignment in self else None)
+        return (assignment.shape, self._kind(assignment) if assignment.constrained else None)
 
-    def place_on(self, assignment: Assignment, node: int, reach: Reach) -> bool:
-        """Place a pod, constrained or not, on this node, if it passes the filters there."""
-        if assignment not in self:
-            return self._board.place_on(assignment, node, reach=reach)
+    def accepts(self, assignment: Assignment, node: int) -> bool:
+        """Whether the filters accept the node, with every pod where it is now."""
         self._catch_up()
-        if node < 0 or self._board.group_of[node] not in assignment.groups or not self._accepts(assignment, node):
-            return False
-        return self._assign(assignment, node, reach)
+        in_reach = node >= 0 and self._board.group_of[node] in assignment.groups
+        return in_reach and self._accepts(assignment, node)
+
+    def place_one(self, assignment: Assignment, reach: Reach, within: Collection[int] | None = None) -> bool:
+        """Place it on some node (default: of its groups) that the filters accept."""
+        self._catch_up()
+        return any(self._search(assignment, step, within) for step in _steps(reach))
 
     def place(self, assignments: Iterable[Assignment], reach: Reach = Reach.NEW) -> None:
         """Place as many as possible, in this order; pods about which something is unknown last."""
@@ -67,27 +72,39 @@ class ConstrainedPlacement:
             kind = self.alike(assignment)
             if kind in failed:
                 continue
-            nearest_first = [Reach.UNDER_WAY, Reach.CHANGED, Reach.NEW] if reach is Reach.NEW else [reach]
-            if any(self._search(assignment, within) for within in nearest_first):
+            if any(self._search(assignment, step) for step in _steps(reach)):
                 failed.clear()  # it may attract others, or raise the least count that they may not exceed
             else:
                 failed.add(kind)
 
-    def verify(self) -> None:
-        """Unassign pods that no longer pass the filters after all moves."""
+    def verify(self) -> bool:
+        """Unassign pods that no longer pass the filters after all moves; returns whether there was any.
+
+        Once more after each that leaves: others may have come for its sake.
+        """
         self._catch_up()
-        for assignment in self._assignments:
-            if assignment in self and assignment.placed and self._cluster is not None:
-                self._cluster.remove_pod(assignment.pod.uid)
-                if self._accepts(assignment, assignment.node):
-                    self._cluster.add_pod(assignment.pod, self._names[assignment.node])
-                else:
-                    self._synced.pop(assignment.pod.uid, None)
+        left = False
+        while refused := [one for one in self._assignments if one.constrained and one.placed and self._fails(one)]:
+            left = True
+            # Each of them was refused with all others in place, and one that leaves may leave its place to another.
+            for assignment in refused:
+                if self._fails(assignment):
                     self._board.take_off(assignment)
+                    self._catch_up()
+        return left
+
+    def _fails(self, assignment: Assignment) -> bool:
+        """Whether the filters refuse the pod where it is."""
+        if self._cluster is None:
+            return False
+        self._cluster.remove_pod(assignment.pod.uid)
+        accepted = self._accepts(assignment, assignment.node)
+        self._cluster.add_pod(assignment.pod, self._names[assignment.node])
+        return not accepted
 
     def refusals(self, assignment: Assignment, nodes: Iterable[int]) -> Counter[str]:
         """How many of these nodes refuse the pod, by the scheduler's message; '' for those that accept it."""
-        if assignment not in self:
+        if not assignment.constrained:
             return Counter({"": 1})
         misfits = [self._refusal(assignment, node) for node in nodes]
         return Counter(misfit.message if misfit is not None else "" for misfit in misfits)
@@ -102,10 +119,23 @@ class ConstrainedPlacement:
     def _unknown(self, assignment: Assignment) -> tuple[str, ...]:
         return self._cluster.prefilter(assignment.pod).unknown if self._cluster is not None else ()
 
-    def _search(self, assignment: Assignment, reach: Reach) -> bool:
+    def domains(self, assignment: Assignment) -> list[frozenset[int]]:
+        """Nodes of its groups, by the topology in which it must stay with pods like itself; none where it need not."""
+        pod = assignment.pod
+        key = next((term.topology_key for term in pod.affinity if selects_itself(term, pod)), "")
+        found: dict[str, list[int]] = {}
+        for node in (node for group in assignment.groups for node in self._board.groups[group].nodes):
+            if key and (value := self._labels[node].get(key)) is not None:
+                found.setdefault(value, []).append(node)
+        largest_first = sorted(found.items(), key=lambda each: (-len(each[1]), each[0]))
+        return [frozenset(nodes) for _, nodes in largest_first]
+
+    def _search(self, assignment: Assignment, reach: Reach, within: Collection[int] | None = None) -> bool:
         """Start where a pod like it was placed last: it goes there as well, or to one of the next nodes."""
         nodes = self._candidates(assignment, reach)
-        kind = (_twin_key(assignment.pod), assignment.groups, reach)
+        if within is not None:
+            nodes = [node for node in nodes if node in within]
+        kind = (self._kind(assignment), assignment.groups, reach)
         start = self._starts.get(kind, 0)
         refused = self._refusing(assignment)
         for step in range(len(nodes)):
@@ -124,7 +154,7 @@ class ConstrainedPlacement:
 
     def _refusing(self, assignment: Assignment) -> set[int]:
         """Nodes that have refused a pod like this, and would again."""
-        key, pod = _twin_key(assignment.pod), assignment.pod
+        key, pod = self._kind(assignment), assignment.pod
         holding = self._cluster.prefilter(pod).refusals_hold if self._cluster is not None else None
         before, nodes = self._refused.get(key, (None, set()))
         if before != holding:
@@ -159,17 +189,26 @@ class ConstrainedPlacement:
         return misfit or fails_always(self._cluster.profile_of(pod))
 
     def _assign(self, assignment: Assignment, node: int, reach: Reach) -> bool:
-        if not self._board.place_on(assignment, node, reach=reach):
+        if not self._board.put_on(assignment, node, reach=reach):
             return False
         if reach is Reach.NEW:
             for (groups, within, _), nodes in self._lists.items():
                 if within is Reach.CHANGED and self._board.group_of[node] in groups and node not in nodes:
                     nodes.append(node)
         self._sync(assignment)
+        self._at = self._board.moves
         return True
+
+    def _kind(self, assignment: Assignment) -> Hashable:
+        """Equal for pods that the filters cannot tell apart."""
+        pod = assignment.pod
+        return filter_key(pod, self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE))
 
     def _catch_up(self) -> None:
         """Show the cluster where every pod is by now. Some may have left a place since, which lets others in."""
+        if self._at == self._board.moves:
+            return
+        self._at = self._board.moves
         self._lists.clear()
         self._refused.clear()
         for assignment in self._assignments:
@@ -211,6 +250,6 @@ def _cluster(snapshot: Snapshot, options: PlannerOptions, pending: Sequence[PodV
     return cluster
 
 
-def _twin_key(pod: PodView) -> Hashable:
-    """Equal for pods that filters cannot tell apart, as the pod to place or as one that is placed."""
-    return (pod.namespace, pod.labels, pod.affinity, pod.anti_affinity, pod.spread, pod.volumes)
+def _steps(reach: Reach) -> Sequence[Reach]:
+    """What is nearest first."""
+    return (Reach.UNDER_WAY, Reach.CHANGED, Reach.NEW) if reach is Reach.NEW else (reach,)

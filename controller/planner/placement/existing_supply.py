@@ -15,7 +15,6 @@ from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.board.pools import MigPool
-from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.packing_check import PackingCheck
 from partitioning.placements import Placement
 
@@ -23,24 +22,18 @@ Lifted = tuple[Assignment, int, Taken]
 """A pod, the node on which it was, and what it took there."""
 
 
-def keep_reservations(
-    board: Board, assignments: Sequence[Assignment], reservations: Mapping[str, int], constrained: ConstrainedPlacement
-) -> None:
+def keep_reservations(board: Board, assignments: Sequence[Assignment], reservations: Mapping[str, int]) -> None:
     """Place each pod where it was planned or nominated before, if it still fits with what is ready or under way."""
     for one in assignments:
         node = -1 if one.placed else reservations.get(one.pod.uid, -1)
         if node >= 0 and board.group_of[node] in one.groups:
-            constrained.place_on(one, node, Reach.UNDER_WAY)
+            board.place_on(one, node, reach=Reach.UNDER_WAY)
 
 
-def place_untried(board: Board, assignments: Sequence[Assignment], constrained: ConstrainedPlacement) -> None:
+def place_untried(board: Board, assignments: Sequence[Assignment]) -> None:
     """Pods that were not tried yet, in queue order."""
     for one in assignments:
-        if one.tried:
-            continue
-        if one in constrained:
-            constrained.place([one], Reach.EXISTING)
-        else:
+        if not one.tried:
             board.place(one, reach=Reach.EXISTING)
 
 

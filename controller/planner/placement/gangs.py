@@ -60,26 +60,37 @@ class Gangs:
             else:
                 self.found[gang] = max(found, self.found[gang])
 
-    def drop_broken(self, board: Board, assignments: Sequence[Assignment]) -> None:
-        """Take off gangs that have lost a place since they were settled."""
+    def drop_broken(self, board: Board, assignments: Sequence[Assignment]) -> bool:
+        """Take off gangs that have lost a place since they were settled; returns whether there was any."""
+        dropped = False
         for gang, members in _members(assignments).items():
             placed = [one for one in members if one.placed]
             if 0 < len(placed) < self.needs.get(gang, 0):
                 self.found[gang] = len(placed)
+                dropped = True
                 for assignment in placed:
                     board.take_off(assignment)
+        return dropped
 
     def _place(self, board: Board, gang: GangKey, members: Sequence[Assignment]) -> int:
-        """How many found a place; they keep it only if these are enough."""
+        """How many found a place; they keep it only if these are enough.
+
+        Where its pods must stay together, in one domain after the other: the first pod alone would choose a full one.
+        """
         hardest_first = sorted(
             members,
             key=lambda one: (min(board.rank[name] for name, _ in one.wants), -one.needs.cpu_milli),
         )
-        placed = [one for one in hardest_first if board.place(one)]
-        if len(placed) < self.needs[gang]:
+        domains = board.filters.domains(hardest_first[0]) if board.filters is not None else ()
+        most = 0
+        for within in domains or (None,):
+            placed = [one for one in hardest_first if board.place(one, within=within)]
+            most = max(most, len(placed))
+            if most >= self.needs[gang]:
+                break
             for assignment in placed:
                 board.take_off(assignment)
-        return len(placed)
+        return most
 
 
 def without_incomplete(snapshot: Snapshot) -> tuple[DemandSet, Gangs]:

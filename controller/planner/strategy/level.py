@@ -13,6 +13,7 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.placement.admission import admit
+from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.existing_supply import use_ready
 from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.making_room import make_room
@@ -60,12 +61,17 @@ def _place_in_group(board: Board, group: int, members: Sequence[Assignment], *, 
             _place_again(board, group, hardest_first, several)
 
 
-def settle_level(board: Board, assignments: Sequence[Assignment], gangs: Gangs) -> None:
+def settle_level(
+    board: Board, assignments: Sequence[Assignment], gangs: Gangs, constrained: ConstrainedPlacement
+) -> None:
     """Complete gangs or take them off, and give to others what that leaves."""
     gangs.settle(board, assignments)
-    for assignment in sorted(assignments, key=lambda one: (one.needs.cpu_milli, one.pod.created, one.pod.key)):
-        if not assignment.placed and not assignment.pod.gang:
+    left = [one for one in assignments if not one.placed and not one.pod.gang]
+    left.sort(key=lambda one: (one.needs.cpu_milli, one.pod.created, one.pod.key))
+    for assignment in left:
+        if not assignment.constrained:
             board.place(assignment)
+    constrained.place(one for one in left if one.constrained)
 
 
 def _demand(board: Board, group: int, resources: Iterable[str]) -> None:

@@ -60,9 +60,9 @@ def by_level(assignments: Sequence[Assignment], aged: Collection[str]) -> list[l
     return [found[rank] for rank in sorted(found, reverse=True)]
 
 
-def moves_alone(assignment: Assignment, rules: Rules) -> bool:
+def moves_alone(assignment: Assignment) -> bool:
     """It may be placed by itself: it is in no gang, and neither other pods nor volumes decide where it goes."""
-    return assignment.tried and not assignment.pod.gang and assignment not in rules.constrained
+    return assignment.tried and not assignment.pod.gang and not assignment.constrained
 
 
 def place_levels(board: Board, levels: Levels, rules: Rules) -> GpuReservation | None:
@@ -89,7 +89,7 @@ def _reserve(board: Board, levels: Levels, rules: Rules) -> GpuReservation | Non
     if not any(one.tried and one.pod.uid in rules.aged for one in members):
         return None
     for lower in levels[1:]:  # they hold partitions as much as bound pods do
-        keep_reservations(board, lower, rules.reservations, rules.constrained)
+        keep_reservations(board, lower, rules.reservations)
     reservation = reserve_gpu(board, members, rules)
     rules.report(PlannerPhase.AGEING)
     return reservation
@@ -99,19 +99,17 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     """Place these levels in one go, the higher ones admitted first; returns how many are placed, at most `most`."""
     members = list(chain.from_iterable(levels))
     tried = [one for one in members if one.tried]
-    keep_reservations(board, members, rules.reservations, rules.constrained)
+    keep_reservations(board, members, rules.reservations)
     rules.report(PlannerPhase.RESERVATIONS)
-    place_untried(board, [one for one in members if not one.placed], rules.constrained)
+    place_untried(board, [one for one in members if not one.placed])
     rules.report(PlannerPhase.UNTRIED)
     waiting = [one for one in tried if not one.placed]
-    alike = [
-        [one for one in level if one.tried and not one.placed and one not in rules.constrained] for level in levels
-    ]
+    alike = [[one for one in level if one.tried and not one.placed and not one.constrained] for level in levels]
     _place_alike(board, alike, rules, most - (len(tried) - len(waiting)))
-    rules.constrained.place(one for one in waiting if one in rules.constrained)
+    rules.constrained.place(one for one in waiting if one.constrained)
     rules.report(PlannerPhase.CONSTRAINED)
     if rules.gangs.needs:
-        settle_level(board, tried, rules.gangs)
+        settle_level(board, tried, rules.gangs, rules.constrained)
         rules.report(PlannerPhase.GANGS)
     return sum(one.placed for one in tried)
 
@@ -149,7 +147,7 @@ def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
 
 
 def _moves(assignment: Assignment, rules: Rules) -> bool:
-    return moves_alone(assignment, rules) and not rules.keeps(assignment)
+    return moves_alone(assignment) and not rules.keeps(assignment)
 
 
 def _served(levels: Levels) -> tuple[int, ...]:

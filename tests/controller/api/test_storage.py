@@ -147,8 +147,10 @@ def test_what_selects_pods() -> None:
 
 
 def test_a_device_class() -> None:
-    assert read_device_class({"metadata": {"name": "d"}, "spec": {"extendedResourceName": "a.b/c"}}) == "a.b/c"
-    assert read_device_class({"metadata": {"name": "d"}, "spec": {}}) == ""
+    by_name = "deviceclass.resource.kubernetes.io/d"
+    mapping = {"metadata": {"name": "d"}, "spec": {"extendedResourceName": "a.b/c"}}
+    assert read_device_class(mapping) == frozenset({"a.b/c", by_name})
+    assert read_device_class({"metadata": {"name": "d"}, "spec": {}}) == frozenset({by_name})
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def _pod(raw: Raw) -> PodView:
         owner_name=owner.get("name", ""),
         gang=gang.name,
         gang_size=gang.size,
+        gang_api=gang.api_group,
         claims=bool(spec.get("resourceClaims")),
     )
 

@@ -2,8 +2,8 @@
 
 Takes observed pods and returns a SchedulingContext for the snapshot: namespaces for affinity terms that select them;
 claims, volumes and storage classes for pods with volumes; services and workloads where the scheduler's profile
-has default spread constraints; device classes for pods that request a GPU. A kind that is not listed yet, or that the
-controller may not list, is None there, which means unknown; planning never waits for it.
+has default spread constraints; device classes for pods that request a GPU, PodGroups for those of a gang. A kind that
+is not listed yet, or that the controller may not list, is None there, which means unknown; planning never waits for it.
 """
 
 import threading
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from kubernetes.client import ApiClient
 
+from controller.api.pod_groups import COSCHEDULING, KUBERNETES, VOLCANO, read_pod_group
 from controller.api.reading import Unreadable
 from controller.api.storage import (
     read_claim,
@@ -47,6 +48,10 @@ class Kind(Enum):
     REPLICA_SETS = ("/apis/apps/v1/replicasets", read_workload)
     STATEFUL_SETS = ("/apis/apps/v1/statefulsets", read_workload)
     DEVICE_CLASSES = ("/apis/resource.k8s.io/v1/deviceclasses", read_device_class)
+    POD_GROUPS_1_36 = (f"/apis/{KUBERNETES}/v1alpha2/podgroups", read_pod_group)
+    POD_GROUPS_1_37 = (f"/apis/{KUBERNETES}/v1beta1/podgroups", read_pod_group)
+    COSCHEDULED = (f"/apis/{COSCHEDULING}/v1alpha1/podgroups", read_pod_group)
+    OF_VOLCANO = (f"/apis/{VOLCANO}/v1beta1/podgroups", read_pod_group)
 
 
 OF_VOLUMES = (Kind.CLAIMS, Kind.VOLUMES, Kind.STORAGE_CLASSES)
@@ -55,6 +60,14 @@ WORKLOADS: Mapping[str, Kind] = {
     "ReplicaSet": Kind.REPLICA_SETS,
     "StatefulSet": Kind.STATEFUL_SETS,
 }
+
+
+POD_GROUPS: Mapping[str, tuple[Kind, ...]] = {
+    KUBERNETES: (Kind.POD_GROUPS_1_36, Kind.POD_GROUPS_1_37),
+    COSCHEDULING: (Kind.COSCHEDULED,),
+    VOLCANO: (Kind.OF_VOLCANO,),
+}
+"""By API group, the versions that may be served: one that is not served stays unlisted."""
 
 
 def needed_for(pod: PodView, profile: FilterProfile) -> set[Kind]:
@@ -68,6 +81,7 @@ def needed_for(pod: PodView, profile: FilterProfile) -> set[Kind]:
     needed.add(Kind.DEVICE_CLASSES)
     if not pod.gpu:
         return needed
+    needed.update(POD_GROUPS.get(pod.gang_api, ()))
     if pod.volumes:
         needed.update(OF_VOLUMES)
     if profile.default_spread and not pod.spread:
@@ -154,6 +168,12 @@ class SchedulingInformers:
             workloads={(name, *key): one for name, found in workloads.items() for key, one in (found or {}).items()}
             if known
             else None,
+            pod_groups={
+                (group, *key): least
+                for group, kinds in POD_GROUPS.items()
+                for kind in kinds
+                for key, least in (self._items(kind) or {}).items()
+            },
             dra_resources=self.dra_resources(),
         )
 

@@ -6,7 +6,7 @@ makes the profiles, and `controller.simulator` evaluates them. Everything is fro
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 Labels = tuple[tuple[str, str], ...]
@@ -183,6 +183,8 @@ class SchedulingContext:
     """Selectors by namespace and name; for default constraints only."""
     workloads: Mapping[tuple[str, str, str], LabelSelector] | None = None
     """Selectors of ReplicaSets and the like, by kind, namespace and name; for default constraints only."""
+    pod_groups: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """By API group, namespace and name: how many pods must start together; 0: each may start by itself."""
     dra_resources: frozenset[str] = frozenset()
     """Extended resources that a DeviceClass maps: DRA serves them where no device plugin does."""
 

@@ -80,6 +80,7 @@ class PodView:
     owner_name: str = ""
     gang: str = ""  # pods of one gang run together or not at all; its name within the namespace
     gang_size: int = 0  # how many must run together; 0: as many as there are
+    gang_api: str = ""  # API group of the PodGroup that says so as well, and outranks it; empty: there is none
     claims: bool = False  # resource claims: DRA serves the pod, not we
 
     @property

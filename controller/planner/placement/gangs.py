@@ -95,7 +95,7 @@ class Gangs:
 
 def without_incomplete(snapshot: Snapshot) -> tuple[DemandSet, Gangs]:
     """The snapshot's demands without the pods of gangs that cannot start yet, and what the others need."""
-    demands = snapshot.demands
+    demands = _grouped(snapshot.demands, snapshot.context.pod_groups)
     if not any(demand.pod.gang for demand in demands.helpable):
         return demands, Gangs()
     bound = _count(pod for pod in snapshot.pods if not pod.deleting)
@@ -129,6 +129,23 @@ def without_incomplete(snapshot: Snapshot) -> tuple[DemandSet, Gangs]:
         for gang, total in totals.items()
     }
     return replace(demands, helpable=tuple(helpable)), Gangs(needs=needs, incomplete=incomplete)
+
+
+def _grouped(demands: DemandSet, pod_groups: Mapping[tuple[str, str, str], int]) -> DemandSet:
+    """With the least numbers of PodGroup objects: a pod whose group needs none is in no gang."""
+    if not pod_groups:
+        return demands
+
+    def of_group(demand: Demand) -> Demand:
+        pod = demand.pod
+        least = pod_groups.get((pod.gang_api, pod.namespace, pod.gang)) if pod.gang and pod.gang_api else None
+        if least is None:
+            return demand
+        return replace(demand, pod=replace(pod, gang=pod.gang if least else "", gang_size=least))
+
+    return replace(
+        demands, helpable=tuple(map(of_group, demands.helpable)), untried=tuple(map(of_group, demands.untried))
+    )
 
 
 def _members(assignments: Sequence[Assignment]) -> dict[GangKey, list[Assignment]]:

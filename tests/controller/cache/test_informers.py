@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.cache.informers import OF_VOLUMES, WORKLOADS, Kind, SchedulingInformers, needed_for
+from controller.api.pod_groups import KUBERNETES, VOLCANO
+from controller.cache.informers import OF_VOLUMES, POD_GROUPS, WORKLOADS, Kind, SchedulingInformers, needed_for
 from controller.model.scheduling import (
     DEFAULT_PROFILE,
     ClaimUse,
@@ -42,6 +43,9 @@ def pod(**fields: Any) -> PodView:
         (pod(gpu=()), DEFAULT_PROFILE, set()),
         (pod(gpu=(), misnamed=("nvidia.com/mig-small",)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES}),
         (pod(node="n"), DEFAULT_PROFILE, set()),
+        (pod(gang="g", gang_api=KUBERNETES), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, *POD_GROUPS[KUBERNETES]}),
+        (pod(gang="g", gang_api=VOLCANO), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, Kind.OF_VOLCANO}),
+        (pod(gang="g"), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES}),
         (pod(volumes=(ClaimUse(claim="c"),)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, *OF_VOLUMES}),
         (pod(affinity=(SELECTING,)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, Kind.NAMESPACES}),
         (pod(affinity=(SELECTING,), node="n"), DEFAULT_PROFILE, set()),

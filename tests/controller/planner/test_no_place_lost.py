@@ -213,3 +213,20 @@ def test_host_ports_are_compared_by_profiles_with_the_filter_only() -> None:
 
     assert placed(plan(snapshot)) == set()
     assert placed(plan(snapshot, options(filters=tuple(name for name in FILTERS if name != "NodePorts")))) == {"p"}
+
+
+def in_group(count: int, least: int | None) -> PlanningResult:
+    """`count` pods of a native PodGroup on a GPU that has room for seven."""
+    pending = [pod(f"p{number}", "1g.5gb", gang="train", gang_api="scheduling.k8s.io") for number in range(count)]
+    groups = {} if least is None else {("scheduling.k8s.io", "team", "train"): least}
+    snapshot = replace(cluster(server("node-1", mig()), pending=pending), context=SchedulingContext(pod_groups=groups))
+    return plan(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("count", "least", "expected"),
+    [(8, None, 0), (8, 4, 7), (8, 8, 0), (3, 4, 0), (8, 0, 7), (1, 0, 1)],
+    ids=["unknown", "least fits", "all needed", "too few exist", "basic", "basic alone"],
+)
+def test_a_gang_needs_as_many_pods_as_its_pod_group_says(count: int, least: int | None, expected: int) -> None:
+    assert len(in_group(count, least).placed) == expected

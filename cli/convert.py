@@ -8,7 +8,7 @@ what has no equal in the other form, by node. Never writes to a cluster.
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -17,6 +17,7 @@ from cli.examples import add_command
 from cli.manifests import load_cluster
 from cli.nvidia_config import PluginSharing, SharedResource, Sharing, Unusable, read
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_COUNT, LABEL_PRODUCT
+from kube.yaml_text import read_yaml
 from partitioning.models import model_for_product
 from partitioning.mps import check_replicas
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
@@ -24,6 +25,8 @@ from partitioning.resources import WHOLE
 
 Json = dict[str, Any]
 SECTIONS = ("version", "flags", "sharing", "resources")
+LARGEST_CONFIG = 1 << 16
+"""Characters of a config of the device plugin, which has some hundred."""
 CONFIG_MAP = "gpuplan-device-plugin-configs"
 
 
@@ -65,8 +68,13 @@ def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
 
 def _import(arguments: argparse.Namespace) -> int:
     objects = load_cluster(arguments.filename, ("ConfigMap", "Node")).objects
-    configs = _configs(found for found in objects if found["kind"] == "ConfigMap")
     nodes = [found for found in objects if found["kind"] == "Node" and LABEL_COUNT in _labels(found)]
+    config_maps = [found for found in objects if found["kind"] == "ConfigMap"]
+    wanted = {_labels(node).get(CONFIG_LABEL) or arguments.key or "default" for node in nodes}
+    # Strangers' ConfigMaps are read only where no config has the name: it is the only one, or is not there.
+    configs = _configs(config_maps, wanted)
+    if wanted - configs.keys():
+        configs = _configs(config_maps, None)
     if not nodes:
         _note(f"no Node with the label {LABEL_COUNT} is in the input: nothing to import for")
     return _each(nodes, lambda node: _plan(node, *_config_of(node, configs, arguments.key)))
@@ -103,22 +111,19 @@ def _each(objects: Iterable[Json], convert: Callable[[Json], Json | None]) -> in
     return code
 
 
-def _configs(config_maps: Iterable[Json]) -> dict[str, list[tuple[str, str]]]:
-    """Where each key is, and its text; only of ConfigMaps that hold configs of a device plugin."""
+def _configs(config_maps: Iterable[Json], keys: Collection[str] | None) -> dict[str, list[tuple[str, str]]]:
+    """Where each of these keys is (None: any key), and its text; only of configs of a device plugin."""
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for config_map in config_maps:
         place = f"{config_map['metadata'].get('namespace', 'default')}/{config_map['metadata']['name']}"
         for key, text in (config_map.get("data") or {}).items():
-            if _looks_like_one(text):
+            if (keys is None or key in keys) and _looks_like_one(text):
                 found[key].append((place, text))
     return dict(found)
 
 
 def _looks_like_one(text: str) -> bool:
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return False
+    document = read_yaml(text, largest=LARGEST_CONFIG)
     return isinstance(document, dict) and document.get("version") == "v1" and document.keys() <= {*SECTIONS, "imex"}
 
 

@@ -6,7 +6,6 @@ that an API server has accepted are taken as they are, objects of other kinds ar
 an API server can judge (CEL, pruning) is left to it.
 """
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import yaml
 
 from cli.dumped import problems_of
 from cli.hardware import Problem, gpus_of
 from cli.manifest_schemas import SCHEMAS, known_kinds
+from kube.yaml_text import NotYaml, read_documents
 
 ORDER = ("Namespace", "Node", "ConfigMap", "GPUPartitionPlan", "Pod")
 CLUSTER_SCOPED = frozenset(
     {"Namespace", "Node", "GPUPartitionPlan", "PriorityClass", "PersistentVolume", "StorageClass", "DeviceClass"}
 )
 SUFFIXES = (".yaml", ".yml", ".json")
+LARGEST_DUMP = 1 << 30
+"""Characters of one file: a dump of the largest clusters has some hundred millions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +121,11 @@ def _read(texts: Iterable[tuple[str, str]]) -> tuple[list[Manifest], list[str]]:
     problems: list[str] = []
     manifests: list[Manifest] = []
     for source, text in texts:
-        try:
-            manifests += _documents(source, text)
-        except yaml.YAMLError as error:
-            problems.append(f"{source}: not YAML: {' '.join(str(error).split())}")
+        found = read_documents(text, largest=LARGEST_DUMP)
+        if isinstance(found, NotYaml):
+            problems.append(f"{source}: {found.sentence}")
+        else:
+            manifests += _documents(source, found)
     return manifests, problems
 
 
@@ -158,31 +160,11 @@ def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
                 raise ManifestError(f"{file}: cannot be read: {error.strerror}") from None
 
 
-def _documents(source: str, text: str) -> Iterator[Manifest]:
-    for index, document in enumerate(_decoded(text)):
+def _documents(source: str, documents: Iterable[object]) -> Iterator[Manifest]:
+    for index, document in enumerate(documents):
         if document is not None:
             for item, body in _items(_mapping(document)):
                 yield Manifest(source=source, index=index, body=body, item=item)
-
-
-def _decoded(text: str) -> Iterable[Any]:
-    """JSON is YAML too, but large dumps are read a hundred times faster as what they are."""
-    if text.lstrip().startswith("{"):
-        try:
-            return list(_concatenated(text))
-        except json.JSONDecodeError:
-            pass
-    return yaml.load_all(text, Loader=_Loader)
-
-
-def _concatenated(text: str) -> Iterator[Any]:
-    """JSON documents one after the other, as two commands write them into one file."""
-    decoder = json.JSONDecoder()
-    position = len(text) - len(text.lstrip())
-    while position < len(text):
-        document, end = decoder.raw_decode(text, position)
-        yield document
-        position = len(text) - len(text[end:].lstrip())
 
 
 def _items(document: dict[str, Any], place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -194,26 +176,6 @@ def _items(document: dict[str, Any], place: str = "") -> Iterator[tuple[str, dic
     head = {} if kind == "List" else {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
     for number, item in enumerate(document.get("items") or []):
         yield from _items({**head, **_mapping(item)}, f"{place}.items[{number}]")
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: a time stamp stays the text that it is, and no key is there twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Two files put together without a line --- between them would lose the first one's objects."""
-        keys = [key.value for key, _ in node.value if key.value != "<<"]
-        if len(keys) > len({str(key) for key in keys}):
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{twice} is there twice in one mapping; documents are separated by ---", node.start_mark
-            )
-        return super().construct_mapping(node, deep=deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def _mapping(document: object) -> dict[str, Any]:

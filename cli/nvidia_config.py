@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -21,6 +20,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+from kube.yaml_text import NotYaml, read_yaml
 
 VENDOR = "nvidia.com/"
 LONGEST_NAME = 63
@@ -165,10 +166,9 @@ def full_name(name: str) -> str:
 
 
 def read(text: str) -> PluginSharing | Unusable:
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        return Unusable((f"(the document): not YAML: {' '.join(str(error).split())}",))
+    document = read_yaml(text)
+    if isinstance(document, NotYaml):
+        return Unusable((f"(the document): {document.sentence}",))
     if not isinstance(document, dict | None):
         return Unusable(("(the document): a config is a mapping with version, flags and sharing",))
     try:

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import yaml
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.utils.keepalive import tcp_keepalive_socket_options
+
+from kube.yaml_text import BROKEN
 
 CONNECTIONS = 32  # one for each watch and each thread that writes
 KEEPALIVE = {"idle": 15, "interval": 5, "count": 3}
@@ -48,7 +49,7 @@ def load(kubeconfig: str | None = None, context: str | None = None, *, user_agen
     """The named kubeconfig; without a name the service account in a pod, else KUBECONFIG or ~/.kube/config."""
     try:
         settings = _settings(kubeconfig, context)
-    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+    except (config.ConfigException, OSError, *BROKEN) as error:
         sentence = f"No usable kubeconfig ({error}). Pass --kubeconfig FILE or set KUBECONFIG."
         raise UnusableConfigError(sentence) from error
     return _client(settings, user_agent)

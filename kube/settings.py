@@ -9,11 +9,12 @@ import difflib
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+
+from kube.yaml_text import NotYaml, read_yaml
 
 
 class SettingsError(ValueError):
@@ -32,11 +33,13 @@ Settings = TypeVar("Settings", bound=Section)
 def load(model: type[Settings], path: Path) -> Settings:
     """Read the file; raises SettingsError with the file's name in front of every sentence."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror or error}: give a readable YAML file with --config") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: is not valid YAML: {error}") from error
+    if isinstance(content, NotYaml):
+        raise SettingsError(f"{path}: {content.sentence}")
     try:
         return read(model, content if content is not None else {})
     except SettingsError as error:
@@ -101,7 +104,7 @@ def _shown(default: Any) -> str:
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, tuple):
-        return f"[{', '.join(default)}]"
+        return f"[{', '.join(map(str, default))}]"
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import yaml
 from kubernetes.client import ApiClient
 
 from controller.config.geometries_file import GeometriesError, read_geometries
@@ -21,6 +20,7 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from kube.change_log import ChangeLog
 from kube.settings import SettingsError
+from kube.yaml_text import NotYaml, read_yaml
 from partitioning.models import GpuModel
 
 log = logging.getLogger(__name__)
@@ -47,15 +47,16 @@ def planner_options(settings: Settings, api: ApiClient | None = None) -> Planner
 
 def _geometries(path: Path) -> KnownGeometries:
     try:
-        return read_geometries(yaml.safe_load(path.read_text(encoding="utf-8")))
+        content = read_yaml(path.read_text(encoding="utf-8"))
+        if isinstance(content, NotYaml):
+            raise GeometriesError(content.sentence)
+        return read_geometries(content)
     except OSError as error:
         raise SettingsError(
             f"knownMigGeometriesFile: {path}: {error.strerror or error}: name a readable file"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"knownMigGeometriesFile: {path}: is not valid YAML: {' '.join(str(error).split())}"
-        ) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"knownMigGeometriesFile: {path}: is not valid YAML: {error}") from error
     except GeometriesError as error:
         raise SettingsError(f"knownMigGeometriesFile: {path}: {error}") from error
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from controller.api.scheduling_rules import required_terms, spread_constraint
 from controller.model.scheduling import DEFAULT_PROFILE, FILTERS, PREFILTERS, FilterProfile, SchedulerProfiles
+from kube.yaml_text import NotYaml, read_yaml
 
 GROUP = "kubescheduler.config.k8s.io/"
 VERSIONS = tuple(GROUP + version for version in ("v1", "v1beta3", "v1beta2"))
@@ -61,10 +60,9 @@ def load_profiles(path: Path) -> SchedulerProfiles | None:
 
 def read_profiles(text: str) -> SchedulerProfiles:
     """The profiles of a configuration, by schedulerName; those of an empty one are the default."""
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SchedulerConfigError(f"is not valid YAML: {' '.join(str(error).split())}") from error
+    content = read_yaml(text)
+    if isinstance(content, NotYaml):
+        raise SchedulerConfigError(content.sentence)
     if content is None:
         return DEFAULT_PROFILES
     raw = _mapping(content, "the configuration")

@@ -70,7 +70,7 @@ class SourceWatch:
         while not self._quit.wait(self._poll_seconds):
             try:
                 found = dict(_read(self._settings, self._api) or {})
-            except SettingsError as error:
+            except Exception as error:  # noqa: BLE001 - whatever the text is, its next version must be read
                 problems.warn(f"{error}: keeping the configuration that was read before")
                 continue
             problems.warn("")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cli.__main__ import main
 from cli.convert import config_of
 from cli.nvidia_config import PluginSharing, read
+from kube.yaml_text import read_yaml
 from partitioning.nvidia_plugin import CONFIG_LABEL
 from tests.builders import objects
 
@@ -111,6 +112,46 @@ def test_a_key_of_two_config_maps_is_not_guessed(run: Run) -> None:
 
 def plan(name: str, *gpus: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return objects.manifest(objects.plan(name, spec={"gpus": list(gpus), **spec}))
+
+
+STRANGE = {
+    "a day that is none": "a: 2024-13-01",
+    "digits": "7" * 4301,
+    "brackets": "[" * 200_000 + "]" * 200_000,
+    "a tag": "!!timestamp x",
+    "aliases": "a: &a [*a]",
+    "text": "hello",
+}
+
+
+@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE.keys())
+@pytest.mark.parametrize("key", ["default", "other"])
+def test_no_config_map_of_a_stranger_stops_an_import(run: Run, text: str, key: str) -> None:
+    stranger = objects.config_map("strange", {key: text}, namespace="tenant")
+    for mine, name in (({"default": MPS_4}, None), ({"mine": MPS_4}, "mine"), ({"mine": MPS_4}, None)):
+        labels = {CONFIG_LABEL: name} if name else {}
+        code, plans, _ = run("import", [stranger, config_map(**mine), node(**labels)])
+        assert (code, list(items(plans))) == (0, ["n1"])
+
+
+def test_config_maps_of_strangers_are_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    strangers = [objects.config_map("strange", {"app.yaml": "version: v1"}, namespace=f"tenant-{n}") for n in range(3)]
+    seen: list[str] = []
+
+    def read_and_note(text: str, **limits: int) -> object:
+        seen.append(text)
+        return read_yaml(text, **limits)
+
+    monkeypatch.setattr("cli.convert.read_yaml", read_and_note)
+    assert run("import", [*strangers, config_map(default=MPS_4), node()])[0] == 0
+    assert seen == [MPS_4]
+
+
+def test_the_only_config_is_not_that_of_another_node(run: Run) -> None:
+    nodes = [node("a", **{CONFIG_LABEL: "eight"}), node("b")]
+    code, plans, notes = run("import", [config_map(eight=MPS_4, plain="version: v1"), *nodes])
+    assert (code, list(items(plans))) == (1, ["a"])
+    assert "b: no ConfigMap in the input has its config ''" in notes
 
 
 def test_plans_become_configs_named_by_their_content(run: Run) -> None:

@@ -41,7 +41,7 @@ def test_time_stamps_stay_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param("a: [", "f.yaml: not YAML: .*line 2", id="yaml"),
+        pytest.param("a: [", "f.yaml: is not valid YAML: .*line 2", id="yaml"),
         pytest.param("just text", "document 0: apiVersion, kind: .* known: v1 Namespace", id="no-mapping"),
         pytest.param(
             POD.replace("Pod", "Deployment"), "'v1' 'Deployment' cannot be used here; known: .*v1 Pod", id="kind"

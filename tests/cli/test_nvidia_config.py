@@ -37,7 +37,7 @@ REFUSED = {
     "flags: {migStrategy: both}": "flags.migStrategy: ",
     "flags: {migStrategy: mixed}\n" + ENTRY.format("replicas: 4"): "(the document): flags.migStrategy mixed",
     "[1, 2]": "(the document): a config is a mapping",
-    "a: [": "(the document): not YAML",
+    "a: [": "(the document): is not valid YAML",
 }
 
 

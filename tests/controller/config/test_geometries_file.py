@@ -165,7 +165,14 @@ def test_the_setting_names_the_file() -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(None, "name a readable file"), ("a: [", "is not valid YAML"), ("- 1\n--- x", "YAML"), ("text", "must be a list")],
+    [
+        (None, "name a readable file"),
+        ("a: [", "is not valid YAML"),
+        ("- 1\n--- x", "has 2 documents: one is needed"),
+        ("!!timestamp x", "is not valid YAML"),
+        ("[" * 200_000, "is nested deeper than"),
+        ("text", "must be a list"),
+    ],
 )
 def test_a_file_that_cannot_be_used_is_a_settings_error(tmp_path: Path, text: str | None, words: str) -> None:
     path = tmp_path / "known.yaml"

@@ -131,6 +131,10 @@ def test_a_file_that_changes_is_noticed_once(tmp_path: Path, caplog: pytest.LogC
             path.write_text("[]")
             assert eventually(lambda: "keeping the configuration that was read before" in caplog.text, "the warning")
         assert caplog.text.count("keeping the configuration") == 1
+        for text in ("a: 2024-13-01", "a: " + "7" * 4301, "[" * 9000 + "]" * 9000, "!!timestamp x"):
+            caplog.clear()
+            path.write_text(text)
+            assert eventually(lambda: "keeping the configuration that was read before" in caplog.text, text[:20])
         path.unlink()
         assert changed.acquire(timeout=10)
         assert not changed.acquire(timeout=0.1)

@@ -16,6 +16,7 @@ from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuProcess, ObservedGpu
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.hardware.reading import HardwareReader
+from nodeagent.observed.claims import located
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import ObservedPods
@@ -154,7 +155,7 @@ class Observer:
             ),
             disabled=self._disabled(plan, node),
             rival=rival(plugin.title if plugin is not None else "", found.rival_sockets, found.pods.dra_driver),
-            usage=found.usage,
+            usage=located(found.usage, hardware.gpus),
             gpus=hardware.gpus,
             driver_version=hardware.driver_version,
             driver_problem=hardware.problem,

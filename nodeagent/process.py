@@ -79,6 +79,7 @@ class AgentProcess:
             clock=time.monotonic,
             wall_clock=time.time,
             resources=GpuResources(settings.gpu_resources),
+            host=settings.proc_dir / "1" / "root",
         )
         self._events = EventRecorder(api, names.AGENT_MANAGER, instance=node_name)
         self._budget, self._failures = RequestBudget(), StatusFailures()

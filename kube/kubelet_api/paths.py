@@ -18,7 +18,12 @@ class KubeletPaths:
         self.plugin_dir = root / "device-plugins"
         self.registration_socket = self.plugin_dir / "kubelet.sock"
         self.checkpoint = self.plugin_dir / "kubelet_internal_checkpoint"
+        self.claims = root / "dra_manager_state"
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
+
+    def driver_checkpoint(self, driver: str) -> Path:
+        """Where a DRA driver keeps which claims it has prepared."""
+        return self.root / "plugins" / driver / "checkpoint.json"
 
 
 def unix_target(socket: Path) -> str:

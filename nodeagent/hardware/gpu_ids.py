@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from partitioning.resources import classify
 
+DRA_DRIVER = "gpu.nvidia.com"
+"""The name of NVIDIA's DRA driver for GPUs; here the resource of what pods hold by its claims."""
 _GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-", "mig.das.com/")
 """What NVIDIA's plugin, its forks and GKE's register, and the Dynamic Accelerator Slicer."""
 _LIKE_A_UUID = re.compile(r"(?<![0-9A-Za-z])(?:GPU|MIG)-[0-9a-f]")
@@ -28,7 +30,7 @@ class GpuResources:
         return (
             classify(resource) is not None
             or resource.startswith(_GPU_RESOURCES)
-            or resource in self.listed
+            or resource in (DRA_DRIVER, *self.listed)
             or _LIKE_A_UUID.search(device_id) is not None
         )
 
@@ -39,3 +41,9 @@ KNOWN = GpuResources()
 def names_a_device(device_id: str) -> bool:
     """Whether it is built around a UUID. One whose GPU or MIG device is not here concerns no other."""
     return _UUID.search(device_id) is not None
+
+
+def lasts(device_id: str) -> bool:
+    """Whether a pod that had it once has it until it ends: of claims, and of ids that name nothing, it is not known how
+    many the kubelet must list, so that it lists none proves nothing."""
+    return device_id.startswith(DRA_DRIVER) or not names_a_device(device_id)

@@ -18,6 +18,7 @@ from pydantic import Field, TypeAdapter, with_config
 from nodeagent.ages import Ages
 from nodeagent.handover.config import Allocation
 from nodeagent.handover.files import WIRE, Unreadable, identity, read_json, write_json
+from nodeagent.hardware.gpu_ids import lasts
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
 from nodeagent.observed.usage import Votes, lists_all_of
@@ -82,12 +83,13 @@ class Holdings:
         checkpoint: Iterable[CheckpointEntry],
     ) -> Votes:
         """Take in this pass's readings; return which witness claims which id."""
+        entries = tuple(checkpoint)
         # Until the pods were read, a pod that is missing has not vanished.
         if pods.synced:
             self._remember(pods, listed)
+            self._remember_claims(pods, entries)
             self._forget(pods)
             self._forgotten = self._lost_by(pods, listed)
-        entries = tuple(checkpoint)
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
@@ -147,10 +149,24 @@ class Holdings:
             elif isinstance(listed, Listed) and pod.key in listed.pods:
                 self._note(pod, listed)
 
+    def _remember_claims(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> None:
+        """Until the pod ends, whatever becomes of the records: not every kubelet lists claims."""
+        living = {pod.uid: pod for pod in pods.pods if not pod.ended}
+        for entry in checkpoint:
+            if (pod := living.get(entry.pod_uid)) and (ids := {i for i in entry.ids if lasts(i)}):
+                known = self._pods.get(pod.uid)
+                self._hold(pod, ids.union(known.ids if known is not None else ()))
+
+    def _hold(self, pod: NodePod, ids: Iterable[str]) -> None:
+        self._pods[pod.uid] = Holding(
+            uid=pod.uid, title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids))
+        )
+
     def _note(self, pod: NodePod, listed: Listed) -> None:
         containers = listed.pods[pod.key]
         ids = {device_id for held in containers.values() for found in held.values() for device_id in found}
         known = self._pods.get(pod.uid)
+        ids.update(i for i in (known.ids if known is not None else ()) if lasts(i))
         if known is not None and not lists_all_of(pod, containers):
             # A kubelet that lost its memory lists a running pod without its devices, permanently.
             ids.update(known.ids)
@@ -160,9 +176,7 @@ class Holdings:
             gone.update(earlier.ids if earlier is not None else ())
             self._dropped[pod.uid] = replace(known, ids=tuple(sorted(gone)))
         if ids:
-            self._pods[pod.uid] = Holding(
-                uid=pod.uid, title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids))
-            )
+            self._hold(pod, ids)
 
     def _forget(self, pods: ObservedPods) -> None:
         living = {pod.uid for pod in pods.pods}

@@ -12,6 +12,7 @@ import socket
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -23,8 +24,9 @@ from kube.kubelet_api import podresources_pb2 as messages
 from kube.kubelet_api.allocatable import ids_by_resource
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
-from nodeagent.handover.rival_sockets import rival_sockets
-from nodeagent.hardware.gpu_ids import KNOWN, GpuResources
+from nodeagent.handover.rival_sockets import driver_sockets, rival_sockets
+from nodeagent.hardware.gpu_ids import DRA_DRIVER, KNOWN, GpuResources
+from nodeagent.observed.claim_records import claimed_devices, of_driver, of_kubelet
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
@@ -88,8 +90,10 @@ class Kubelet:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         resources: GpuResources = KNOWN,
+        host: Path = Path("/proc/1/root"),
     ) -> None:
         self._paths = KubeletPaths(root)
+        self._host = host
         self._resources = resources
         self._clock = clock
         self._wall_clock = wall_clock
@@ -115,26 +119,31 @@ class Kubelet:
         return Allocatable(ids=ids_by_resource(answer.devices))
 
     def checkpoint(self) -> tuple[CheckpointEntry, ...]:
-        """Extra votes for "used": without a readable file there are none, and nothing follows from that."""
-        try:
-            content = json.loads(self._paths.checkpoint.read_text(encoding="utf-8"))
-            rows = content["Data"]["PodDeviceEntries"] or []
-            found = tuple(
-                CheckpointEntry(pod_uid=str(row["PodUID"]), ids=ids)
-                for row in rows
-                if (ids := _checkpointed(row, self._resources))
-            )
-        except FileNotFoundError:
-            return ()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            self._change_log.warn(f"{self._paths.checkpoint.name} is no witness, it cannot be read: {error!r}")
-            return ()
-        self._change_log.warn("")
-        return found
+        """Extra votes for "used", claims included: without a readable file there are none, and nothing follows."""
+        paths, problems, found = self._host_paths(), [], []
+        readers: dict[Path, Callable[[Any], list[CheckpointEntry]]] = {
+            self._paths.checkpoint: partial(_checkpointed, resources=self._resources),
+            paths.claims: _claimed(of_kubelet),
+            paths.driver_checkpoint(DRA_DRIVER): _claimed(of_driver),
+        }
+        for path, read in readers.items():
+            try:
+                found += read(json.loads(path.read_text(encoding="utf-8")))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                problems.append(f"{path.name} is no witness, it cannot be read: {error!r}")
+        self._change_log.warn("; ".join(problems))
+        return tuple(found)
+
+    def _host_paths(self) -> KubeletPaths:
+        """As the host has them: of the kubelet's directory the agent's pod mounts what it needs for device plugins."""
+        seen = self._host / self._paths.root.relative_to("/")
+        return KubeletPaths(seen if os.path.isdir(seen) else self._paths.root)
 
     def rival_sockets(self) -> tuple[str, ...]:
-        """Names of the sockets that another GPU device plugin serves on this node."""
-        return rival_sockets(self._paths.plugin_dir)
+        """Names of the sockets that another GPU device plugin, or NVIDIA's DRA driver, serves on this node."""
+        return (*rival_sockets(self._paths.plugin_dir), *driver_sockets(self._host_paths().root, DRA_DRIVER))
 
     def shares_processes(self) -> bool:
         """Whether this process sees the kubelet's, and with it those of all containers; True while it is not served.
@@ -191,10 +200,19 @@ class Kubelet:
         self._channel = None
 
 
-def _checkpointed(row: Mapping[str, Any], resources: GpuResources) -> tuple[str, ...]:
-    """The ids of GPUs in one line of the checkpoint."""
-    ids = {str(device_id) for of_numa_node in (row["DeviceIDs"] or {}).values() for device_id in of_numa_node or ()}
-    return tuple(sorted(device_id for device_id in ids if resources.concerns(row["ResourceName"], device_id)))
+def _checkpointed(content: Mapping[str, Any], resources: GpuResources) -> list[CheckpointEntry]:
+    """The ids of GPUs in each line of the checkpoint."""
+    found = []
+    for row in content["Data"]["PodDeviceEntries"] or ():
+        ids = {str(device_id) for of_numa_node in (row["DeviceIDs"] or {}).values() for device_id in of_numa_node or ()}
+        concerning = tuple(sorted(i for i in ids if resources.concerns(row["ResourceName"], i)))
+        if concerning:
+            found.append(CheckpointEntry(pod_uid=str(row["PodUID"]), ids=concerning))
+    return found
+
+
+def _claimed(read: Callable[[Any], list[tuple[str, str]]]) -> Callable[[Any], list[CheckpointEntry]]:
+    return lambda content: [CheckpointEntry(pod_uid=uid, ids=(found,)) for uid, found in read(content)]
 
 
 def _concerning(held: Held, resources: GpuResources) -> Held:
@@ -202,4 +220,7 @@ def _concerning(held: Held, resources: GpuResources) -> Held:
 
 
 def _containers(pod: messages.PodResources) -> dict[str, Held]:
-    return {container.name: ids_by_resource(container.devices) for container in pod.containers}
+    return {
+        container.name: {**ids_by_resource(container.devices), **claimed_devices(container.dynamic_resources)}
+        for container in pod.containers
+    }

@@ -10,6 +10,8 @@ Writes nothing.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nodeagent.hardware.gpu_ids import DRA_DRIVER
+
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
@@ -52,9 +54,11 @@ class Contest:
 def rival(pod: str, sockets: Sequence[str], dra_driver: str) -> str:
     """What an administrator must do about another plugin's pod (namespace/name) or sockets, or about the pod of a DRA
     driver; empty without any."""
-    if dra_driver:
+    driver = f"pod {dra_driver}" if dra_driver else ""
+    driver = driver or next((f"its socket {name} is served" for name in sockets if DRA_DRIVER in name), "")
+    if driver:
         return (
-            f"NVIDIA's DRA driver runs on this node (pod {dra_driver}) and hands out the same GPUs, so gpuplan "
+            f"NVIDIA's DRA driver runs on this node ({driver}) and hands out the same GPUs, so gpuplan "
             "advertises and changes nothing here: keep it off this node (kubeletPlugin.affinity of its chart), or "
             "switch its GPUs off (resources.gpus.enabled=false)"
         )

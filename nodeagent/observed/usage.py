@@ -72,8 +72,11 @@ class Usage:
     """Why nothing is known of any id."""
     forgotten: Collection[str] = ()
     """Held ids that the kubelet takes for free."""
-    strange: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    strange: Mapping[str, str] = field(init=False)
     """Why any partition may be in use, by an id of a GPU resource that names none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strange", _strange({**dict.fromkeys(self.doubtful, ""), **self.held}))
 
     def of(self, partition: Partition, slices: Container[str] = frozenset()) -> Verdict:
         """`slices` are the ids of our MPS slices: those of replicas have the form of other plugins' ids."""
@@ -124,15 +127,12 @@ def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Votes, *, too_ea
                 held[device_id] = f"{namespace}/{name}"
     blind = too_early or _blind(pods, listed)
     short = shortfalls(pods, listed, votes) if isinstance(listed, Listed) else {}
-    strange = _strange({**dict.fromkeys(votes.doubtful, ""), **held})
-    return Usage(
-        held=held, doubtful=votes.doubtful, short=short, blind=blind, forgotten=votes.forgotten, strange=strange
-    )
+    return Usage(held=held, doubtful=votes.doubtful, short=short, blind=blind, forgotten=votes.forgotten)
 
 
 def _strange(ids: Mapping[str, str]) -> dict[str, str]:
     """`ids` are those that somebody holds or may hold, with the pod where it is known."""
-    what = "an id of another device plugin that names no partition: any of this node may be in use"
+    what = "an id of another device plugin or driver that names no partition here: any of this node may be in use"
     holders = {i: f"pod {pod} holds" if pod else "a pod that is gone may hold" for i, pod in sorted(ids.items())}
     return {i: f"{holder} {i}, {what}" for i, holder in holders.items() if not names_a_device(i)}
 

@@ -78,6 +78,26 @@ class PodsMemory:
         self.running[key] = (device,)
         return key
 
+    def pod_of_claim(self, name: str, device: str, *shown: str) -> tuple[str, str]:
+        """A running pod that holds `device` by a claim of NVIDIA's DRA driver, which calls it `name`.
+
+        `shown` is where: in the kubelet's "List", in its "record", in the "driver's record" with the UUID.
+        """
+        self.bound += 1
+        key = ("default", f"claim-{self.bound}")
+        raw = pod_json(key, "cpu", 1, uid=f"uid-{self.bound}")
+        raw["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": key[1]}]
+        self.pods[key] = {**raw, "status": started()}
+        self.kubelet.known.add(key)
+        named = f"gpu.nvidia.com/{name}"
+        if "List" in shown:
+            self.kubelet.held[key] = {"main": {"gpu.nvidia.com": (named,)}}
+        for where, device_id in (("record", named), ("driver's record", f"{named} {device}")):
+            if where in shown:
+                self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=(device_id,)),)
+        self.running[key] = (device,)
+        return key
+
     def finish(self, key: tuple[str, str]) -> None:
         """The container ends, the kubelet frees its devices, the pod is Succeeded."""
         self.end_container(key)

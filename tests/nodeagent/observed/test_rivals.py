@@ -52,6 +52,11 @@ def serve(world: World) -> None:
     world.kubelet.rivals = ("nvidia-mig-3g.40gb.sock",)
 
 
+def serve_dra(world: World) -> None:
+    """Whatever its chart was renamed to."""
+    world.kubelet.rivals = ("plugins_registry/gpu.nvidia.com-reg.sock",)
+
+
 def hang_up(world: World) -> None:
     world.kubelet.rivals = ()
 
@@ -61,6 +66,7 @@ def hang_up(world: World) -> None:
     [
         pytest.param(start_rival, stop_rival, "pod gpu-operator/nvidia-x", id="pod"),
         pytest.param(serve, hang_up, "nvidia-mig-3g.40gb.sock", id="socket"),
+        pytest.param(serve_dra, hang_up, "DRA driver runs on this node (its socket plugins_registry/", id="DRA socket"),
         pytest.param(start_dra_driver, stop_dra_driver, "pod dra-driver/dra", id="DRA driver"),
     ],
 )

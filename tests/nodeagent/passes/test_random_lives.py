@@ -33,6 +33,8 @@ SECONDS_TO_WITHDRAW = 3.0
 WAIT = [("pass", 4)] * 3
 FORMS = ("{}::0", "{}::10::2", "{}-_-3", "nvidia1/gi2")
 """Ids of other plugins for a device; the last one does not say which it is."""
+CLAIMS = (("List",), ("record",), ("List", "driver's record"))
+"""Where it shows that a pod has a device by a claim."""
 
 exact = st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 3), max_size=3)
 slices = st.lists(st.sampled_from((5, 10, 20, 40)), max_size=4).filter(lambda sizes: sum(sizes) <= 80)
@@ -46,6 +48,7 @@ steps = st.one_of(
     st.tuples(st.just("force delete"), st.integers(0, 5)),
     st.tuples(st.just("recreate"), st.integers(0, 5), st.integers(0, 3)),
     st.tuples(st.just("other plugin's pod"), st.integers(0, 5), st.sampled_from(FORMS)),
+    st.tuples(st.just("claim"), st.integers(0, 5), st.sampled_from(CLAIMS)),
     st.tuples(st.just("recut by hand")),
     st.tuples(st.just("kill after"), st.integers(1, 8)),
     st.tuples(st.just("pass"), st.integers(1, 4)),
@@ -106,6 +109,8 @@ class Life:
                 self._recreate(self.alive.pop(number % len(self.alive)), late_passes)
             case ("other plugin's pod", int() as number, str() as form):
                 self._bind_other(number, form)
+            case ("claim", int() as number, tuple() as shown):
+                self._claim(number, *shown)
             case _:
                 pass
 
@@ -121,16 +126,28 @@ class Life:
         if key in self.world.running:
             self.alive.append(key)
 
-    def _bind_other(self, number: int, form: str) -> None:
-        """On a MIG device or on the plain GPU, where nothing runs yet."""
+    def _idle(self) -> dict[str, str]:
+        """MIG devices, and the plain GPU, on which nothing runs yet; with the names that the DRA driver gives them."""
         world, plain_gpu = self.world, self.world.gpu(1).uuid
         running = {device_id for ids in world.running.values() for device_id in ids} | world.by_hand
-        devices = [instance.uuid for instance in world.gpu().instances if instance.uuid]
-        idle = [uuid for uuid in [*devices, plain_gpu] if not any(i.startswith(uuid) for i in running)]
-        if idle:
+        names = {
+            instance.uuid: f"gpu-0-mig-{instance.placed.profile.replace('.', '')}-9-{instance.placed.start}"
+            for instance in world.gpu().instances
+            if instance.uuid
+        }
+        names[plain_gpu] = "gpu-1"
+        return {uuid: name for uuid, name in names.items() if not any(i.startswith(uuid) for i in running)}
+
+    def _bind_other(self, number: int, form: str) -> None:
+        if idle := list(self._idle()):
             device = idle[number % len(idle)]
-            key = world.pod_of_other_plugin("nvidia.com/gpu", form.format(device), device)
-            self.others[key] = world.clock.now
+            key = self.world.pod_of_other_plugin("nvidia.com/gpu", form.format(device), device)
+            self.others[key] = self.world.clock.now
+
+    def _claim(self, number: int, *shown: str) -> None:
+        if idle := list(self._idle().items()):
+            device, name = idle[number % len(idle)]
+            self.others[self.world.pod_of_claim(name, device, *shown)] = self.world.clock.now
 
     def _recut(self, gpu_uuid: str, instance: GpuInstance) -> None:
         if self.world.recut_by_hand(gpu_uuid, instance):
@@ -203,6 +220,8 @@ THREES = {"3g.40gb": 2}
 
 @example([("mig", THREES, False), *WAIT, ("other plugin's pod", 0, "{}::0"), ("mig", {"7g.80gb": 1}, False), *WAIT])
 @example([("mig", THREES, False), *WAIT, ("other plugin's pod", 0, FORMS[3]), ("mig", {"7g.80gb": 1}, False), *WAIT])
+@example([("mig", THREES, False), *WAIT, ("claim", 0, CLAIMS[0]), ("mig", {"7g.80gb": 1}, False), *WAIT])
+@example([("claim", 5, CLAIMS[1]), ("mps", [10]), *WAIT])
 @example([("other plugin's pod", 5, "{}::0"), ("mps", [10]), *WAIT])
 @example([("other plugin's pod", 5, "{}::0"), ("pass", 4), ("whole",), *WAIT])
 @example(

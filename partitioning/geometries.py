@@ -1,11 +1,13 @@
 """Enumerates the geometries: which counts of instances per profile can be added to a mask.
 
 Takes the placements of some profiles, returns count vectors (tuples in the order of these profiles): all of them or the
-Pareto front. Goes memory slice by memory slice, with one memo per mask, so that masks share their work. Never returns
-where the instances are placed; see `arrangements`.
+Pareto front. Goes memory slice by memory slice, with one memo per mask, so that masks share their work. The number of
+geometries grows exponentially with what a GPU reports, so that `few` is to be asked first where a report is a
+stranger's. Never returns where the instances are placed; see `arrangements`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import TypeAlias
 
 from partitioning.placements import Placement
@@ -17,6 +19,12 @@ Vector: TypeAlias = tuple[int, ...]
 _BITS = 8
 _COUNT = (1 << _BITS) - 1
 _GUARD = 1 << (_BITS - 1)
+_MOST_WORK = 500_000
+"""Vectors, and pairs of them that are compared: ten times as many as any known model has, some tenths of a second."""
+
+
+class _TooManyError(Exception):
+    """A limit on work is spent."""
 
 
 class Geometries:
@@ -33,6 +41,20 @@ class Geometries:
                 self._by_start.setdefault(place.instance.start, []).append((1 << (_BITS * position), place))
         self._all: dict[int, frozenset[int]] = {}
         self._fronts: dict[int, frozenset[int]] = {}
+        self._left: float = inf
+        """How much may still be done."""
+
+    def few(self) -> bool:
+        """Whether all that an empty GPU can become may be enumerated; gives up beyond a limit."""
+        self._left = _MOST_WORK
+        try:
+            self._every_vector(0)
+            self._front(0)
+        except _TooManyError:
+            return False
+        finally:
+            self._left = inf
+        return True
 
     def vectors(self, mask: int) -> tuple[Vector, ...]:
         """Every vector that fits, the empty one included; largest first."""
@@ -45,18 +67,31 @@ class Geometries:
     def _every_vector(self, mask: int) -> frozenset[int]:
         found = self._all.get(mask)
         if found is None:
-            found = self._all[mask] = frozenset(self._grown(mask, self._every_vector))
+            found = self._all[mask] = self._collected(self._grown(mask, self._every_vector))
         return found
 
     def _front(self, mask: int) -> frozenset[int]:
         # Pruning at every step loses nothing: what is dominated stays so when both sides get the same instance.
         found = self._fronts.get(mask)
         if found is None:
-            grown = frozenset(self._grown(mask, self._front))
+            grown = self._collected(self._grown(mask, self._front))
+            self._spend(len(grown) ** 2)
             found = self._fronts[mask] = frozenset(
                 vector for vector in grown if not any(self._dominates(other, vector) for other in grown)
             )
         return found
+
+    def _collected(self, grown: Iterator[int]) -> frozenset[int]:
+        return frozenset(grown) if self._left == inf else frozenset(map(self._spend_one, grown))
+
+    def _spend_one(self, vector: int) -> int:
+        self._spend(1)
+        return vector
+
+    def _spend(self, work: int) -> None:
+        self._left -= work
+        if self._left < 0:
+            raise _TooManyError
 
     def _grown(self, mask: int, rest: Callable[[int], frozenset[int]]) -> Iterator[int]:
         """Vectors by what happens at the first free slot: nothing, or an instance that begins there."""

@@ -48,6 +48,12 @@ def state_table(model: GpuModel, profiles: frozenset[str] | None = None) -> "Sta
     return StateTable(model, profiles)
 
 
+@lru_cache(maxsize=256)
+def enumerable(model: GpuModel) -> bool:
+    """Whether a table of the model takes no more time than those of known models; of others none must be made."""
+    return StateTable(model).few()
+
+
 class StateTable:
     """Lookups by mask for one model and a subset of its profiles. Take it from `state_table`, which shares the caches.
 
@@ -75,6 +81,10 @@ class StateTable:
         self._potentials: dict[tuple[int, frozenset[str] | None], int] = {}
         self._rooms: dict[int, Room] = {}
         self._choices: dict[tuple[int, str, frozenset[str] | None], Choice | None] = {}
+
+    def few(self) -> bool:
+        """Whether all geometries of an empty GPU may be enumerated."""
+        return self._geometries.few()
 
     def mask_of(self, instances: Iterable[Instance]) -> int:
         """The mask of instances that must stay; profiles outside this table count as well."""

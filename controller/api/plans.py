@@ -24,6 +24,7 @@ from crds.v1alpha1.status import ConditionStatus, GpuStatus, ModelReport, Partit
 from partitioning.models import GpuModel, ProfileSpec, model_for_name, model_for_product, model_from_report
 from partitioning.nvidia_plugin import NodeConfig
 from partitioning.resources import profile_of_resource
+from partitioning.states import enumerable
 
 RELABELLING_BACKENDS: Final = frozenset({"nvidia", "nebuly"})
 """Device plugins whose sharing feature discovery knows of, unless they rename what they share."""
@@ -261,7 +262,11 @@ def _model(report_json: str) -> GpuModel:
         # NVML reports profiles only while MIG mode is on.
         return replace(catalogued, memory_mib=report.memory_mib)
     specs = [_profile(position, profile, catalogued) for position, profile in enumerate(report.profiles or ())]
-    return model_from_report(report.name, report.memory_mib, specs, _capability(report.compute_capability))
+    model = model_from_report(report.name, report.memory_mib, specs, _capability(report.compute_capability))
+    if enumerable(model):
+        return model
+    # Nothing is planned with a model without placements, and no table is made of it.
+    return replace(model, confirmed=False, profiles=tuple(replace(spec, starts=()) for spec in model.profiles))
 
 
 def _profile(position: int, report: ProfileReport, catalogued: GpuModel | None) -> ProfileSpec:

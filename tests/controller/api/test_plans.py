@@ -168,6 +168,16 @@ def test_models_come_from_the_report_and_are_shared() -> None:
     assert model.profiles[0].max_instances == 7
 
 
+def test_a_reported_model_with_endless_geometries_has_no_placements() -> None:
+    starts = list(range(16))
+    profiles = [{"name": f"1g.{n}gb", "id": n, "slices": 1, "size": 1, "starts": starts} for n in range(1, 33)]
+    status = {"gpus": [REPORTED], "models": [{"name": H100_NAME, "memoryMiB": 81559, "profiles": profiles}]}
+    model = plan_reading(plan(status=status)).gpus[0].view.model
+    assert model is not None
+    assert not model.confirmed
+    assert not any(spec.starts for spec in model.profiles)
+
+
 def test_a_report_without_profiles_is_completed_from_the_catalogue() -> None:
     status = {"gpus": [REPORTED], "models": [{"name": H100_NAME, "memoryMiB": 81000}]}
     model = plan_reading(plan(status=status)).gpus[0].view.model

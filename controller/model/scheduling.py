@@ -5,9 +5,11 @@ makes the profiles, and `controller.simulator` evaluates them. Everything is fro
 `SchedulingContext`, hashable, so that equal pods can be found by comparison. Nothing here decides anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+_FEW = 8
 
 Labels = tuple[tuple[str, str], ...]
 """Sorted by key."""
@@ -45,6 +47,16 @@ class Requirement:
     key: str
     operator: str
     values: tuple[str, ...] = ()
+    allowed: Collection[str] = field(init=False, repr=False, compare=False)
+    """The values, to look one up: a user may give tens of thousands."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "allowed", looked_up(self.values))
+
+
+def looked_up(names: tuple[str, ...]) -> Collection[str]:
+    """To find a name among many in no more time than among few."""
+    return names if len(names) <= _FEW else frozenset(names)
 
 
 MALFORMED: Final = "malformed"
@@ -89,6 +101,11 @@ class PodAffinityTerm:
     selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
     namespace_selector: LabelSelector | None = None
+    named: Collection[str] = field(init=False, repr=False, compare=False)
+    """Its namespaces, to look one up."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "named", looked_up(self.namespaces))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

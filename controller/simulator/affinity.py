@@ -2,17 +2,18 @@
 
 `AffinityState` holds, for one pod and per topology pair (key and value), how many pods its terms match, and how many
 keep it away; its caller adds and removes pods. All affinity terms must be matched by one and the same pods; while no
-pod matches them anywhere, a pod that matches them itself may be the first. Terminating pods count.
+pod matches them anywhere, a pod that matches them itself may be the first. Terminating pods count. A term visits only
+the pods that have a label which it selects; never all pods of the cluster for each term.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 
-from controller.model.scheduling import PodAffinityTerm
+from controller.model.scheduling import LabelSelector, PodAffinityTerm
 from controller.model.views import PodView
 from controller.simulator.population import Place, Population, Resident
 from controller.simulator.selectors import selects
+from controller.simulator.terms import Pair, TermIndex, narrowest
 from controller.simulator.verdicts import Misfit, misfit
 
 PLUGIN = "InterPodAffinity"
@@ -21,7 +22,7 @@ _ANTI_AFFINITY = misfit(PLUGIN, "node(s) didn't match pod anti-affinity rules")
 _EXISTING = misfit(PLUGIN, "node(s) didn't satisfy existing pods anti-affinity rules")
 
 Namespaces = Mapping[str, Mapping[str, str]]
-_Pairs = Counter[tuple[str, str]]
+_Pairs = Counter[Pair]
 
 
 class AffinityState:
@@ -30,23 +31,36 @@ class AffinityState:
     def __init__(self, pod: PodView, population: Population, namespaces: Namespaces) -> None:
         self._pod = pod
         self._own = dict(pod.labels)
-        self._own_namespace = namespaces.get(pod.namespace, {})
-        self._affinity = _named(pod.affinity, namespaces)
-        self._anti_affinity = _named(pod.anti_affinity, namespaces)
+        self._namespaces = namespaces
+        self._population = population
+        self._affinity = pod.affinity
+        self._keys = tuple(dict.fromkeys(term.topology_key for term in pod.affinity))
+        self._avoiding: TermIndex = population.terms_of(pod)
         self._attracting: _Pairs = Counter()
         self._avoided: _Pairs = Counter()
         self._repelling: _Pairs = Counter()
-        if self._affinity or self._anti_affinity:
-            for namespace in _meant((*self._affinity, *self._anti_affinity), population.namespaces()):
-                for resident in population.of_namespace(namespace):
-                    self._count_mine(resident, 1)
-        for resident in population.repelling.values():
-            self._count_theirs(resident, 1)
+        if self._affinity:
+            for resident in population.candidates(*_sought(min(self._affinity, key=_breadth))):
+                self._count_attracting(resident, 1)
+        for term in pod.anti_affinity:
+            for resident in population.candidates(*_sought(term)):
+                self._count_avoided(term, resident, 1)
+        for term, places in population.repellers.selecting(self._own):
+            population.visits += 1
+            if self._means_me(term):
+                self._repelling.update({pair: number for pair, number in places.items() if number})
 
     def count(self, resident: Resident, number: int) -> None:
         """A pod came (1) or went (-1)."""
-        self._count_mine(resident, number)
-        self._count_theirs(resident, number)
+        if self._affinity:
+            self._count_attracting(resident, number)
+        for term in self._avoiding.selecting(resident.labels):
+            self._count_avoided(term, resident, number)
+        if resident.pod.anti_affinity:
+            for term in self._population.terms_of(resident.pod).selecting(self._own):
+                self._population.visits += 1
+                if self._means_me(term):
+                    _count(self._repelling, (term.topology_key,), resident.node.labels, number)
 
     @property
     def attractions(self) -> int:
@@ -63,79 +77,79 @@ class AffinityState:
         labels = place.node.labels
         if self._affinity and not self._attracted(labels):
             return _AFFINITY
-        if any(self._avoided[pair] > 0 for pair in _pairs(self._anti_affinity, labels)):
+        if self._avoided and any(self._avoided[pair] > 0 for pair in labels.items()):
             return _ANTI_AFFINITY
         if self._repelling and any(self._repelling[pair] > 0 for pair in labels.items()):
             return _EXISTING
         return None
 
     def _attracted(self, labels: Mapping[str, str]) -> bool:
-        pairs = _pairs(self._affinity, labels)
-        if len(pairs) < len(self._affinity):
+        if not all(key in labels for key in self._keys):
             return False
-        if all(self._attracting[pair] > 0 for pair in pairs):
+        if all(self._attracting[key, labels[key]] > 0 for key in self._keys):
             return True
-        return not self._attracting and all(_meets(term, self._pod.namespace, self._own) for term in self._affinity)
+        return not self._attracting and self._meets_all(self._pod.namespace, self._own)
 
-    def _count_mine(self, resident: Resident, number: int) -> None:
-        namespace, labels, here = resident.pod.namespace, resident.labels, resident.node.labels
-        if self._affinity and all(_meets(term, namespace, labels) for term in self._affinity):
-            _count(self._attracting, _pairs(self._affinity, here), number)
-        if self._anti_affinity:
-            met = [term for term in self._anti_affinity if _meets(term, namespace, labels)]
-            _count(self._avoided, _pairs(met, here), number)
+    def _count_attracting(self, resident: Resident, number: int) -> None:
+        if self._meets_all(resident.pod.namespace, resident.labels):
+            _count(self._attracting, self._keys, resident.node.labels, number)
 
-    def _count_theirs(self, resident: Resident, number: int) -> None:
-        terms = resident.pod.anti_affinity
-        if terms:
-            met = [term for term in terms if _meets(term, self._pod.namespace, self._own, self._own_namespace)]
-            _count(self._repelling, _pairs(met, resident.node.labels), number)
+    def _count_avoided(self, term: PodAffinityTerm, resident: Resident, number: int) -> None:
+        self._population.visits += 1
+        if self._meets(term, resident.pod.namespace, resident.labels):
+            _count(self._avoided, (term.topology_key,), resident.node.labels, number)
+
+    def _meets_all(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        self._population.visits += 1
+        return all(self._meets(term, namespace, labels) for term in self._affinity)
+
+    def _meets(self, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+        return _meets(term, namespace, labels, self._namespaces.get(namespace, {}))
+
+    def _means_me(self, term: PodAffinityTerm) -> bool:
+        """The term of another pod means this one."""
+        if self._pod.namespace not in term.named and not selects(
+            term.namespace_selector, self._namespaces.get(self._pod.namespace, {})
+        ):
+            return False
+        return selects(term.selector, self._own)
 
 
 def selects_itself(term: PodAffinityTerm, pod: PodView) -> bool:
     """Pods like this one are among those that the term means: all of them go where the first one goes."""
-    return _meets(term, pod.namespace, dict(pod.labels))
-
-
-def _named(terms: Sequence[PodAffinityTerm], namespaces: Namespaces) -> tuple[PodAffinityTerm, ...]:
-    """The pod's own terms, with the namespaces that their selector means now."""
-    return tuple(_named_term(term, namespaces) for term in terms)
-
-
-def _named_term(term: PodAffinityTerm, namespaces: Namespaces) -> PodAffinityTerm:
-    """The selector stays: 1.36 evaluates it again, without labels, so that one which misses a label means every pod."""
-    if term.namespace_selector is None:
-        return term
-    selected = {name for name, labels in namespaces.items() if selects(term.namespace_selector, labels)}
-    return replace(term, namespaces=tuple(sorted(selected | set(term.namespaces))))
-
-
-def _meant(terms: Iterable[PodAffinityTerm], present: Sequence[str]) -> list[str]:
-    """Those of the namespaces present that any term means."""
-    named: set[str] = set()
-    for term in terms:
-        if selects(term.namespace_selector, {}):
-            return list(present)
-        named.update(term.namespaces)
-    return [name for name in present if name in named]
+    return _meets(term, pod.namespace, dict(pod.labels), {})
 
 
 def _meets(
-    term: PodAffinityTerm, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None = None
+    term: PodAffinityTerm, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
 ) -> bool:
-    """A pod with these labels is one that the term means."""
-    if namespace not in term.namespaces and not selects(term.namespace_selector, namespace_labels or {}):
+    """A pod with these labels is one that the pod's own term means.
+
+    1.36 resolves the selector of namespaces, and evaluates it again without labels: one which misses a label means
+    every pod.
+    """
+    if not selects(term.selector, labels):
         return False
-    return selects(term.selector, labels)
+    others = term.namespace_selector
+    return namespace in term.named or selects(others, namespace_labels) or selects(others, {})
 
 
-def _pairs(terms: Iterable[PodAffinityTerm], labels: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Topology pairs of a node, one per term whose key it has."""
-    return [(term.topology_key, labels[term.topology_key]) for term in terms if term.topology_key in labels]
+def _breadth(term: PodAffinityTerm) -> tuple[bool, int]:
+    """How many values it may select; the smaller, the fewer pods are visited."""
+    requirement = narrowest(term.selector) if term.selector is not None else None
+    return (requirement is None, len(requirement.values) if requirement is not None else 0)
 
 
-def _count(counts: _Pairs, pairs: Iterable[tuple[str, str]], number: int) -> None:
-    for pair in pairs:
-        counts[pair] += number
-        if not counts[pair]:
-            del counts[pair]
+def _sought(term: PodAffinityTerm) -> tuple[LabelSelector | None, tuple[str, ...] | None]:
+    """Of which pods it may mean some: a selector, and the namespaces (None: all)."""
+    return (term.selector, term.namespaces if term.namespace_selector is None else None)
+
+
+def _count(counts: _Pairs, keys: Iterable[str], labels: Mapping[str, str], number: int) -> None:
+    """Count in the topology pairs of a node, one per key that it has."""
+    for key in keys:
+        if key in labels:
+            pair = (key, labels[key])
+            counts[pair] += number
+            if not counts[pair]:
+                del counts[pair]

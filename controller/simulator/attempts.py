@@ -34,6 +34,8 @@ class Attempt:
     volumes: VolumeState
     unknown: tuple[str, ...]
     """What the scheduler will judge and we cannot: plan the pod last, and take no refusal as proved."""
+    size: int = 0
+    """About how many numbers it holds, which is also what it takes to make it again."""
     seen: int = 0
     """How many changes of the population it has received."""
 
@@ -80,7 +82,8 @@ def attempt_for(pod: PodView, profile: FilterProfile, population: Population, co
     refused = refused or volumes.refused or _unreadable(pod, profile)
     among_pods = affinity.PLUGIN in profile.filters and affinity.PLUGIN in profile.prefilters
     namespaces = context.namespaces if context.namespaces is not None else _NO_PODS
-    return Attempt(
+    visits = population.visits
+    attempt = Attempt(
         profile=profile,
         refused=refused,
         spread=SpreadState(pod, constraints, population) if constraints else None,
@@ -88,6 +91,8 @@ def attempt_for(pod: PodView, profile: FilterProfile, population: Population, co
         volumes=volumes,
         unknown=(*volumes.unknown, *_unknown(pod, profile, context)),
     )
+    attempt.size = 1 + population.visits - visits + len(constraints) * len(population.places)
+    return attempt
 
 
 def _unreadable(pod: PodView, profile: FilterProfile) -> Misfit | None:

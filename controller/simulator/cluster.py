@@ -24,10 +24,12 @@ from controller.simulator.usage import Usage
 from controller.simulator.verdicts import Misfit, misfit
 from controller.simulator.volumes import VOLUME_FILTERS, volume_refusal
 
-_KEPT = 256
-"""How many kinds of pods are remembered."""
+_KEPT = 1_000_000
+"""How many numbers are remembered for all kinds of pods together; the kind that was not asked for longest goes first."""
 _REMEMBERED = 100_000
 """How many changes are kept for kinds that were not requested since."""
+_BEHIND = 32
+"""A kind that has missed more changes than this, and than it took to judge it, is judged from the start."""
 
 
 class ClusterState:
@@ -45,7 +47,12 @@ class ClusterState:
         self._profiles = profiles or {}
         self._ignored_taints = frozenset(ignored_taints)
         self._population = Population()
-        self._attempts: dict[Hashable, Attempt] = {}
+        self._kinds: dict[Hashable, int] = {}
+        self._kind_of: dict[int, tuple[PodView, int]] = {}
+        """By identity of the view: to compare the terms of two pods may take long."""
+        self._attempts: dict[int, Attempt] = {}
+        """By kind, the one asked for last at the end."""
+        self._kept = 0
         self._changes: list[tuple[Resident, int]] = []
         self._last_attempt: tuple[PodView, Attempt] | None = None
         self._nominated: dict[str, dict[str, PodView]] = {}
@@ -95,9 +102,14 @@ class ClusterState:
         """What the pods on a node hold; not to be changed."""
         return self._population.places[node_name].usage
 
+    @property
+    def visits(self) -> int:
+        """How many pods and terms were looked at so far."""
+        return self._population.visits
+
     def prefilter(self, pod: PodView) -> Attempt:
         """What is true of the pod on whichever node: `refused` and `unknown`."""
-        # The same pod is judged on one node after the other, and to compare kinds costs more than the answer.
+        # The same pod is judged on one node after the other.
         if self._last_attempt is not None and self._last_attempt[0] is pod:
             attempt = self._last_attempt[1]
         else:
@@ -146,14 +158,28 @@ class ClusterState:
 
     def _attempt(self, pod: PodView) -> Attempt:
         profile = self.profile_of(pod)
-        kind = filter_key(pod, profile)
-        attempt = self._attempts.get(kind)
+        kind = self._kind(pod, profile)
+        attempt = self._attempts.pop(kind, None)
+        if attempt is not None and len(self._changes) - attempt.seen > max(_BEHIND, attempt.size):
+            self._kept -= attempt.size
+            attempt = None
         if attempt is None:
-            if len(self._attempts) >= _KEPT or len(self._changes) >= _REMEMBERED:
+            if len(self._changes) >= _REMEMBERED:
                 self._forget_attempts()
-            attempt = self._attempts[kind] = attempt_for(pod, profile, self._population, self._context)
+            attempt = attempt_for(pod, profile, self._population, self._context)
             attempt.seen = len(self._changes)
+            self._kept += attempt.size
+            while self._kept > _KEPT and self._attempts:
+                self._kept -= self._attempts.pop(next(iter(self._attempts))).size
+        self._attempts[kind] = attempt
         return attempt
+
+    def _kind(self, pod: PodView, profile: FilterProfile) -> int:
+        known = self._kind_of.get(id(pod))
+        if known is None:
+            kind = self._kinds.setdefault(filter_key(pod, profile), len(self._kinds))
+            known = self._kind_of[id(pod)] = (pod, kind)  # kept, so that its id stays its own
+        return known[1]
 
     def _refusal(self, pod: PodView, place: Place, without: Collection[str]) -> Misfit | None:
         attempt = self.prefilter(pod)
@@ -189,5 +215,6 @@ class ClusterState:
 
     def _forget_attempts(self) -> None:
         self._attempts.clear()
+        self._kept = 0
         self._changes.clear()
         self._last_attempt = None

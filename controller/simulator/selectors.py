@@ -104,9 +104,9 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
-            return value is not None and value in requirement.values
+            return value is not None and value in requirement.allowed
         case "NotIn":
-            return bool(requirement.values) and (value is None or value not in requirement.values)
+            return bool(requirement.values) and (value is None or value not in requirement.allowed)
         case "Exists":
             return value is not None and not requirement.values
         case "DoesNotExist":

@@ -5,7 +5,7 @@ pods. A node counts where it has the keys of all constraints and passes the pod'
 (where requested). Terminating pods and those of other namespaces do not count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from controller.model.scheduling import SpreadConstraint
 from controller.model.views import NodeView, PodView
@@ -58,21 +58,23 @@ class SpreadState:
         self._own = dict(pod.labels)
         self._domains = [_Domains() for _ in constraints]
         self._keys = [constraint.topology_key for constraint in constraints]
+        self._counting = [position for position, constraint in enumerate(constraints) if _counts_any(constraint)]
         for place in population.places.values():
             for position in self._counted(place.node):
                 self._domains[position].add(place.node.labels[self._keys[position]], 0)
-        for resident in population.of_namespace(pod.namespace):
-            self.count(resident, 1)
+        for position in self._counting:
+            for resident in population.candidates(constraints[position].selector, (pod.namespace,)):
+                self._count(resident, 1, (position,))
 
     def count(self, resident: Resident, number: int) -> None:
         """A pod came (1) or went (-1)."""
+        self._count(resident, number, self._counting)
+
+    def _count(self, resident: Resident, number: int, positions: Iterable[int]) -> None:
+        """For the constraints at these positions."""
         if resident.pod.namespace != self._pod.namespace or resident.pod.deleting:
             return
-        matching = [
-            position
-            for position, constraint in enumerate(self._constraints)
-            if _counts_any(constraint) and selects(constraint.selector, resident.labels)
-        ]
+        matching = [one for one in positions if selects(self._constraints[one].selector, resident.labels)]
         if matching:
             counted = self._counted(resident.node)
             for position in matching:

@@ -7,7 +7,7 @@ to date while pods are placed one after the other. What cannot be known passes, 
 """
 
 from controller.simulator.affinity import selects_itself
-from controller.simulator.attempts import Attempt, filter_key
+from controller.simulator.attempts import Attempt
 from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import compared, fails_always, filter_node, filter_pod, filter_room
 from controller.simulator.relabel import expected_after
@@ -26,7 +26,6 @@ __all__ = [
     "compared",
     "expected_after",
     "fails_always",
-    "filter_key",
     "filter_node",
     "filter_pod",
     "filter_room",

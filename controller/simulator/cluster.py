@@ -25,7 +25,7 @@ from controller.simulator.verdicts import Misfit, misfit
 from controller.simulator.volumes import VOLUME_FILTERS, volume_refusal
 
 _KEPT = 1_000_000
-"""How many numbers are remembered for all kinds of pods together; the kind that was not asked for longest goes first."""
+"""How many numbers are remembered for all kinds of pods together; what was not asked for longest goes first."""
 _REMEMBERED = 100_000
 """How many changes are kept for kinds that were not requested since."""
 _BEHIND = 32
@@ -158,7 +158,7 @@ class ClusterState:
 
     def _attempt(self, pod: PodView) -> Attempt:
         profile = self.profile_of(pod)
-        kind = self._kind(pod, profile)
+        kind = self.kind(pod)
         attempt = self._attempts.pop(kind, None)
         if attempt is not None and len(self._changes) - attempt.seen > max(_BEHIND, attempt.size):
             self._kept -= attempt.size
@@ -174,10 +174,11 @@ class ClusterState:
         self._attempts[kind] = attempt
         return attempt
 
-    def _kind(self, pod: PodView, profile: FilterProfile) -> int:
+    def kind(self, pod: PodView) -> int:
+        """A number: equal for pods that fit where the other fits, but for what they request."""
         known = self._kind_of.get(id(pod))
         if known is None:
-            kind = self._kinds.setdefault(filter_key(pod, profile), len(self._kinds))
+            kind = self._kinds.setdefault(filter_key(pod, self.profile_of(pod)), len(self._kinds))
             known = self._kind_of[id(pod)] = (pod, kind)  # kept, so that its id stays its own
         return known[1]
 

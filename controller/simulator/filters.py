@@ -102,6 +102,7 @@ def without_state(plugin: str, profile: FilterProfile) -> Misfit | None:
     return misfit(plugin, f'running "{plugin}" filter plugin: no state from its PreFilter')
 
 
+@lru_cache(maxsize=64)
 def fails_always(profile: FilterProfile) -> Misfit | None:
     """What keeps every pod off every node where a Filter is on and its PreFilter off."""
     found = (without_state(plugin, profile) for plugin in profile.filters)

@@ -1,8 +1,8 @@
 """Finds affinity terms by the labels that they select, so that a pod meets only those that can mean it.
 
 A term is kept under the values of one requirement: the `In` with the fewest values, matchLabels included. Terms without
-one (NotIn, Exists), and in `Repellers` those with many values, are tried with every pod. Whether a term that is found
-does mean the pod is for the caller to judge.
+one (NotIn, Exists), and those with many values, are tried with every pod. Whether a term that is found does mean the
+pod is for the caller to judge.
 """
 
 from collections import Counter
@@ -22,6 +22,14 @@ def narrowest(selector: LabelSelector) -> Requirement | None:
     return min(found, key=lambda requirement: len(requirement.values)) if found else None
 
 
+def labels_of(term: PodAffinityTerm) -> list[Pair]:
+    """One of these a pod must have; empty where no few labels tell."""
+    requirement = narrowest(term.selector) if term.selector is not None else None
+    if requirement is None or len(requirement.values) > _MOST_VALUES:
+        return []
+    return [(requirement.key, value) for value in dict.fromkeys(requirement.values)]
+
+
 class TermIndex:
     """The terms of one pod."""
 
@@ -29,12 +37,11 @@ class TermIndex:
         self._by_label: dict[Pair, list[PodAffinityTerm]] = {}
         self._others: list[PodAffinityTerm] = []
         for term in terms:
-            requirement = narrowest(term.selector) if term.selector is not None else None
-            if requirement is None:
+            pairs = labels_of(term)
+            for pair in pairs:
+                self._by_label.setdefault(pair, []).append(term)
+            if not pairs:
                 self._others.append(term)
-            else:
-                for value in dict.fromkeys(requirement.values):
-                    self._by_label.setdefault((requirement.key, value), []).append(term)
 
     def selecting(self, labels: Mapping[str, str]) -> Iterator[PodAffinityTerm]:
         """Those that may select these labels."""
@@ -50,32 +57,26 @@ class Repellers:
     def __init__(self) -> None:
         self._places: dict[PodAffinityTerm, Counter[Pair]] = {}
         """How many pods with the term are in each place that its topology key names."""
-        self._by_label: dict[Pair, list[PodAffinityTerm]] = {}
-        self._others: list[PodAffinityTerm] = []
+        self._by_label: dict[Pair, list[tuple[PodAffinityTerm, Counter[Pair]]]] = {}
+        self._others: list[tuple[PodAffinityTerm, Counter[Pair]]] = []
 
     def count(self, terms: Sequence[PodAffinityTerm], node_labels: Mapping[str, str], number: int) -> None:
         """A pod with these terms came to such a node (1) or left it (-1)."""
         for term in terms:
             places = self._places.get(term)
             if places is None:
-                places = self._places[term] = self._added(term)
+                places = self._places[term] = Counter()
+                pairs = labels_of(term)
+                for pair in pairs:
+                    self._by_label.setdefault(pair, []).append((term, places))
+                if not pairs:
+                    self._others.append((term, places))
             value = node_labels.get(term.topology_key)
             if value is not None:
                 places[term.topology_key, value] += number
 
     def selecting(self, labels: Mapping[str, str]) -> Iterator[tuple[PodAffinityTerm, Mapping[Pair, int]]]:
         """Those that may select these labels, and where the pods are that have them."""
-        for term in self._others:
-            yield term, self._places[term]
+        yield from self._others
         for pair in labels.items():
-            for term in self._by_label.get(pair, ()):
-                yield term, self._places[term]
-
-    def _added(self, term: PodAffinityTerm) -> Counter[Pair]:
-        requirement = narrowest(term.selector) if term.selector is not None else None
-        if requirement is None or len(requirement.values) > _MOST_VALUES:
-            self._others.append(term)
-        else:
-            for value in dict.fromkeys(requirement.values):
-                self._by_label.setdefault((requirement.key, value), []).append(term)
-        return Counter()
+            yield from self._by_label.get(pair, ())

@@ -9,14 +9,13 @@ end each pod that no longer passes the filters, since others were moved, is take
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 
-from controller.model.scheduling import DEFAULT_PROFILE
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
-from controller.simulator import ClusterState, Misfit, fails_always, filter_key, selects_itself
+from controller.simulator import ClusterState, Misfit, fails_always, selects_itself
 
 _MOST_TRIALS = 50_000
 """How many pairs of a pod and a node are tried in one pass."""
@@ -36,7 +35,6 @@ class ConstrainedPlacement:
         self._assignments = assignments
         self._names = [node.name for node in snapshot.nodes]
         self._labels = [node.labels for node in snapshot.nodes]
-        self._profiles = options.profiles
         self._trials = _MOST_TRIALS
         self._synced: dict[str, int] = {}
         self._lists: dict[tuple[tuple[int, ...], Reach, tuple[str, ...]], list[int]] = {}
@@ -199,10 +197,9 @@ class ConstrainedPlacement:
         self._at = self._board.moves
         return True
 
-    def _kind(self, assignment: Assignment) -> Hashable:
+    def _kind(self, assignment: Assignment) -> int:
         """Equal for pods that the filters cannot tell apart."""
-        pod = assignment.pod
-        return filter_key(pod, self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE))
+        return self._cluster.kind(assignment.pod) if self._cluster is not None else -1
 
     def _catch_up(self) -> None:
         """Show the cluster where every pod is by now. Some may have left a place since, which lets others in."""

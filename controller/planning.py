@@ -1,10 +1,10 @@
 """Takes a snapshot and returns the plan of one pass: changed layouts, placed pods, and why the other pods wait.
 
-The planner searches for places, the explanation reads the board that it leaves, and the result is made of both. A node
-whose planning raises an error is left out and named in the result, and the pass is made again without it; an error that
-belongs to no node, or to every node of several, ends the pass as it is. Pure, and the same for the same snapshot, byte
-for byte. A used partition is never touched, an unsettled or pinned GPU never changed, and a layout that serves no pod
-never written.
+The planner searches for places, the explanation reads the board that it leaves, and the result is made of both. A pod
+or a node whose planning raises an error is left out and named in the result, and the pass is made again without it; an
+error that belongs to neither, or to every node of several, ends the pass as it is. Pure, and the same for the same
+snapshot, byte for byte. A used partition is never touched, an unsettled or pinned GPU never changed, and a layout that
+serves no pod never written.
 """
 
 from dataclasses import replace
@@ -16,6 +16,7 @@ from controller.model.views import PlannerOptions
 from controller.planner.isolation import NodePlanningError
 from controller.planner.result.outcome import outcome
 from controller.planner.search import OnPhase, search
+from controller.planner.set_aside import SetAside
 
 __all__ = ["OnPhase", "plan"]
 
@@ -23,14 +24,23 @@ __all__ = ["OnPhase", "plan"]
 def plan(snapshot: Snapshot, options: PlannerOptions | None = None, on_phase: OnPhase | None = None) -> PlanningResult:
     """One pass; a node whose planning raises an error is left out and named in the result."""
     errors: dict[str, Exception] = {}
+    aside = SetAside(snapshot)
     nodes = len(snapshot.nodes)
     while True:
         try:
-            finished = search(snapshot, options or PlannerOptions(), errors.keys(), on_phase)
-            result = outcome(finished, why_unplaced(finished))
+            left_out = errors | aside.nodes
+            finished = search(aside.snapshot, options or PlannerOptions(), left_out.keys(), on_phase)
+            result = outcome(finished, (*why_unplaced(finished), *aside.unplaced()))
         except NodePlanningError as failed:
+            name, error = next(iter(failed.errors.items()))
+            if aside.takes(error, name):
+                continue
             if errors.keys() & failed.errors.keys() or (1 < nodes <= len(errors) + len(failed.errors)):
-                raise next(iter(failed.errors.values())) from None
+                raise error from None
             errors |= failed.errors
+        except Exception as error:
+            if not aside.takes(error):
+                raise
         else:
-            return replace(result, failures=tuple(NodeFailure.of(*one) for one in sorted(errors.items())))
+            failures = tuple(NodeFailure.of(*one) for one in sorted(left_out.items()))
+            return replace(result, failures=failures, pod_failures=aside.failures())

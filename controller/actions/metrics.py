@@ -113,6 +113,9 @@ class Metrics:
         self.failed_nodes = self._gauge(
             "gpuplan_failed_nodes", "Nodes that the last pass left out because planning them raised an error."
         )
+        self.set_aside_pods = self._gauge(
+            "gpuplan_set_aside_pods", "Pods that the last pass set aside because planning with them raised an error."
+        )
         self.phase_placed_pods = Counter(
             "gpuplan_phase_placed_pods",
             "Pending pods placed by passes, by the planner's phase that gave them their node; a pod counts in each pass"

@@ -16,7 +16,7 @@ from controller.actions.metrics import PLACED, ErrorStage
 from controller.actions.plan_writer import Outcome, Written
 from controller.actions.pod_events import PodEvents, Recorder, Statement
 from controller.explanation.phrases import counted, gpus_of
-from controller.model.results import NodeFailure, PlanningResult, Supply
+from controller.model.results import NodeFailure, PlanningResult, PodFailure, Supply
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from crds.v1alpha1.names import API_VERSION, KIND, EventReason
@@ -50,6 +50,7 @@ class Reporter:
         self._label_warnings = LabelWarnings(recorder, self._state, clock=self._clock, manage_operator=manage_operator)
         self._written_at: dict[str, float] = {}
         self._failures = ChangeLog(log)
+        self._pod_failures = ChangeLog(log)
         self._last_pass: tuple[object, ...] = ()
         self.decisions = Decisions()
 
@@ -63,6 +64,8 @@ class Reporter:
         self._pod_events.report(_statements(snapshot, result, self._mps_user_id), ready=ready)
         self._plan_events(result, outcomes)
         self._report_failures(result.failures)
+        self._report_pod_failures(result.pod_failures)
+        self._failures.warn(" ".join(result.remarks), about="pass")
         self._log(result, outcomes, seconds, why)
         self.decisions = self.decisions.after(result, finished_at=api_time(self._environment.now()))
 
@@ -123,7 +126,7 @@ class Reporter:
         """An Event and the traceback in the log for each node that was left out, again only when the error differs."""
         failed = {failure.node: failure for failure in failures}
         self._metrics.failed_nodes.set(len(failed))
-        self._failures.retain(failed.keys())
+        self._failures.retain({*failed, "pass"})
         for node, failure in failed.items():
             if not self._failures.is_new(f"{failure.message} {failure.trace}", node):
                 continue
@@ -132,6 +135,22 @@ class Reporter:
             if plan is not None:
                 about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
                 self._recorder.emit(about, "Warning", EventReason.PLAN_FAILED, _left_out(failure))
+
+    def _report_pod_failures(self, failures: Iterable[PodFailure]) -> None:
+        """The same for each pod that was set aside; of a pending one the result tells its owner."""
+        failed = {failure.uid: failure for failure in failures}
+        self._metrics.set_aside_pods.set(len(failed))
+        self._pod_failures.retain(failed.keys())
+        for uid, failure in failed.items():
+            if not self._pod_failures.is_new(f"{failure.message} {failure.trace}", uid):
+                continue
+            name = "/".join(failure.key)
+            log.error("pod %s is set aside, planning with it failed: %s", name, failure.trace or failure.message)
+            if not failure.pending:
+                about = ObjectReference(
+                    api_version="v1", kind="Pod", name=failure.key[1], namespace=failure.key[0], uid=uid
+                )
+                self._recorder.emit(about, "Warning", EventReason.PLAN_FAILED, _set_aside(failure))
 
     def _log(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float, why: str) -> None:
         tally = Counter(outcome.written for outcome in outcomes)
@@ -237,6 +256,13 @@ def _left_out(failure: NodeFailure) -> str:
     return (
         f"Planning this node failed ({failure.message}): its plan stays as it is and no pod is planned for it. It is "
         "tried again in each pass; report the traceback in the controller's log together with this plan."
+    )
+
+
+def _set_aside(failure: PodFailure) -> str:
+    return (
+        f"Planning with this pod failed ({failure.message}): what it holds counts, its affinity and labels do not. "
+        "Report the traceback in the controller's log together with this pod."
     )
 
 

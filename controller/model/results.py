@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from controller.model.reasons import UnplacedReason
 from controller.model.values import value
-from controller.model.views import PlannedGpu, PodKey
+from controller.model.views import PlannedGpu, PodKey, PodView
 
 
 class Supply(StrEnum):
@@ -57,6 +57,23 @@ class NodeFailure:
     def of(cls, node: str, error: Exception) -> "NodeFailure":
         message = " ".join(f"{type(error).__name__}: {error}".split())
         return cls(node=node, message=message, trace="".join(traceback.format_exception(error)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFailure:
+    """A pod whose data raised an error: of a bound one only what it holds counts, and no pending one is planned."""
+
+    uid: str
+    key: PodKey
+    pending: bool
+    message: str
+    """The error in one line."""
+    trace: str = ""
+
+    @classmethod
+    def of(cls, pod: PodView, error: Exception) -> "PodFailure":
+        found = NodeFailure.of(pod.node, error)
+        return cls(uid=pod.uid, key=pod.key, pending=not pod.node, message=found.message, trace=found.trace)
 
 
 @value
@@ -113,5 +130,8 @@ class PlanningResult:
     placed: tuple[Placed, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     failures: tuple[NodeFailure, ...] = ()
+    pod_failures: tuple[PodFailure, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What this pass could not do, for the log: a bound that could not be computed, work that was cut short."""
     bound: int = 0
     counts: Counts = field(default_factory=Counts)

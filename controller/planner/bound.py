@@ -36,10 +36,19 @@ Weights = Mapping[str, float]
 """What one partition of a resource weighs."""
 
 
-def upper_bound(board: Board, assignments: Sequence[Assignment]) -> int:
-    """Pods that compete for no GPU with each other are counted apart, which is never more than counting all at once."""
-    kinds = competing([pool for group in board.groups for pool in group.pools], assignments)
-    return sum(_bound(board, [one for one in assignments if one.wants[0][0] in kind]) for kind in kinds)
+def upper_bound(board: Board, assignments: Sequence[Assignment], remarks: list[str]) -> int:
+    """Pods that compete for no GPU with each other are counted apart, which is never more than counting all at once.
+
+    A figure that cannot be computed costs no plan: it is the number of pods then, and `remarks` gets the reason.
+    """
+    try:
+        kinds = competing([pool for group in board.groups for pool in group.pools], assignments)
+        return sum(_bound(board, [one for one in assignments if one.wants[0][0] in kind]) for kind in kinds)
+    except Exception as error:  # noqa: BLE001  # named in the remark
+        remark = f"The bound could not be computed ({type(error).__name__}: {error})."
+        if remark not in remarks:
+            remarks.append(remark)
+        return len(assignments)
 
 
 def _bound(board: Board, assignments: Sequence[Assignment]) -> int:

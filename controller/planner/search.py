@@ -47,6 +47,8 @@ class Finished:
     """The GPU that is kept for an aged pod without a place."""
     bound: int
     """No plan places more pods than this."""
+    remarks: Sequence[str]
+    """What this pass could not do."""
     profiles: SchedulerProfiles
     relabelled: frozenset[str]
     """Nodes whose labels change when they begin to share GPUs."""
@@ -75,6 +77,7 @@ def search(
     tried = [one for one in assignments if one.tried]
     constrained = ConstrainedPlacement(snapshot, options, board, assignments)
     phases = _FinalPhases(tried)
+    remarks: list[str] = []
 
     def report(phase: PlannerPhase) -> None:
         phases.note(phase)
@@ -89,7 +92,8 @@ def search(
         gangs=gangs,
         constrained=constrained,
         improve_steps=options.improve_steps,
-        most=upper_bound(board, tried),
+        most=upper_bound(board, tried, remarks),
+        remarks=remarks,
         report=report,
     )
     reservation = _place(board, levels, rules)
@@ -103,6 +107,7 @@ def search(
         assignments=assignments,
         reservation=reservation,
         bound=rules.most,
+        remarks=remarks,
         profiles=options.profiles,
         relabelled=relabelled,
         placed_by=phases.counts(),

@@ -242,8 +242,9 @@ class EventReason(StrEnum):
     PLAN_WRITTEN = "PlanWritten"
     """On a plan: the controller has written `spec.planned`."""
     PLAN_FAILED = "PlanFailed"
-    """On a plan: it could not be planned or written, so it stays as it is and no pod is planned for its node. Remedy:
-    allow the write where the message names a refusal; otherwise report the traceback in the controller's log."""
+    """On a plan: it could not be planned or written, so it stays as it is and no pod is planned for its node. On a
+    bound pod: planning with it failed, so that only what it holds counts. Remedy: allow the write where the message
+    names a refusal; otherwise report the traceback in the controller's log."""
     MPS_RESTORED = "MPSRestored"
     """On a plan: an MPS daemon had ended and was started again, or a client changed its limits, which were set back.
     Remedy: find the pod on that GPU that does so; create pods again whose CUDA processes failed."""

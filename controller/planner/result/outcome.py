@@ -32,6 +32,7 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
         placed=placed,
         unplaced=unplaced,
         bound=finished.bound,
+        remarks=tuple(finished.remarks),
         counts=Counts(
             demands=len(assignments),
             placed_existing=supplies[Supply.EXISTING],

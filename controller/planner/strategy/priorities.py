@@ -33,6 +33,8 @@ class Rules(Ageing):
     improve_steps: int
     most: int
     """No plan places more pods than this."""
+    remarks: list[str]
+    """Gets what this pass could not do."""
     report: Callable[[PlannerPhase], None]
     """Called with the name of each phase after it."""
 
@@ -68,7 +70,7 @@ def moves_alone(assignment: Assignment) -> bool:
 def place_levels(board: Board, levels: Levels, rules: Rules) -> GpuReservation | None:
     """Returns the GPU that was reserved for an aged pod, if any."""
     upper = [one for level in levels[:-1] for one in level if one.tried]
-    if upper and upper_bound(board, upper) == len(upper):
+    if upper and upper_bound(board, upper, rules.remarks) == len(upper):
         _place(board, levels, rules, rules.most)
         if all(one.placed for one in upper):
             return _reserve(board, levels[-1:], rules)

@@ -15,6 +15,7 @@ from controller.model.results import (
     Placed,
     PlannerPhase,
     PlanningResult,
+    PodFailure,
     Supply,
     Unplaced,
 )
@@ -204,6 +205,34 @@ def test_a_node_that_was_left_out_has_an_event_once_a_metric_and_its_traceback_i
     assert desk.report() == []
     assert desk.value("gpuplan_failed_nodes") == 0
     assert len(desk.report(failures=failed)) == 1
+
+
+def test_a_bound_pod_that_was_set_aside_has_an_event_once_a_metric_and_its_traceback_in_the_log(
+    desk: ReporterDesk, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = (
+        PodFailure(uid="u1", key=("team", "a"), pending=False, message="KeyError: 'x'", trace="Traceback …"),
+        PodFailure(uid="u2", key=("team", "b"), pending=True, message="KeyError: 'x'", trace="Traceback …"),
+    )
+    (event,) = desk.report(pod_failures=failed)  # the pending one has its reason
+    assert event[:3] == ("Pod/a", "Warning", "PlanFailed")
+    assert event[3].startswith("Planning with this pod failed (KeyError: 'x'): what it holds counts")
+    assert desk.report(pod_failures=failed) == []
+    assert desk.value("gpuplan_set_aside_pods") == 2
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "pod team/a is set aside, planning with it failed: Traceback …",
+        "pod team/b is set aside, planning with it failed: Traceback …",
+    ]
+    assert desk.report() == []
+    assert desk.value("gpuplan_set_aside_pods") == 0
+
+
+def test_what_a_pass_could_not_do_is_logged_once(desk: ReporterDesk, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        desk.report(remarks=("The bound could not be computed.",))
+
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == ["The bound could not be computed."]
 
 
 def test_the_numbers_of_a_pass(desk: ReporterDesk) -> None:

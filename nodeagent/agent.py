@@ -34,7 +34,8 @@ from nodeagent.steps.confirmations import Confirmations
 SOON_SECONDS = 0.1
 """The kubelet registers a new list within some tens of milliseconds."""
 PATIENCE_SECONDS = 3.0
-LATER_SECONDS = 1.0
+LATER_SECONDS, LONGEST_SECONDS = 1.0, 10.0
+"""Between passes in a state that lasts: at first, and once nothing has changed for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +161,10 @@ class Pacing:
     """
 
     def __init__(self, clock: Callable[[], float], *, resync_seconds: float) -> None:
-        self._ages = Ages(clock)
+        self._clock, self._ages = clock, Ages(clock)
         self._resync_seconds = resync_seconds
+        self._found: object = None
+        self._found_at = 0.0
 
     def due_seconds(self, result: PassResult, *waits: float | None) -> float:
         """`waits` are the seconds after which a stage has to be called again; None where it has not. Once a pass."""
@@ -174,15 +177,24 @@ class Pacing:
         confirmation, watched = work.advertised.confirmation, work.advertised.projections is not None
         if not watched and (not confirmation.all_allocatable or confirmation.foreign):
             waited = self._ages.seconds("allocatable", work.advertised.config.hash)
-            seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else LATER_SECONDS)
+            seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else _pause_seconds(waited))
         under_way = any(outcome.state in UNDER_WAY for outcome in result.outcomes)
-        under_way = under_way or not result.release.settled
-        if (
-            (under_way and not watched)
-            or result.doubts_held_back
-            or work.advertised.fault_is_young
-            or work.advertised.delivery.waits
-        ):
+        unchanged_seconds = self._unchanged_seconds(result)
+        if (under_way or not result.release.settled) and not watched:
+            seconds.append(_pause_seconds(unchanged_seconds))
+        if result.doubts_held_back or work.advertised.fault_is_young or work.advertised.delivery.waits:
             seconds.append(LATER_SECONDS)
         self._ages.end_pass()
         return max(min(seconds), 0.0)
+
+    def _unchanged_seconds(self, result: PassResult) -> float:
+        """For how long a pass has found the same GPUs, and pods that concern them."""
+        pods = tuple(pod for pod in result.observation.pods.pods if pod.concerns_gpus)
+        found = (result.outcomes, result.release, result.observation.usage, pods)
+        if found != self._found:
+            self._found, self._found_at = found, self._clock()
+        return self._clock() - self._found_at
+
+
+def _pause_seconds(waited: float) -> float:
+    return min(max(LATER_SECONDS, waited / 5), LONGEST_SECONDS)

@@ -45,4 +45,6 @@ class NodeCache:
 
     def on_pod(self, key: Key, old: NodePod | None, new: NodePod | None) -> None:
         self.pods.on_event(key, old, new)
-        self._wake()
+        # A node may have hundreds of others, with a probe or a restart every second.
+        if any(pod is not None and pod.concerns_gpus for pod in (old, new)):
+            self._wake()

@@ -9,7 +9,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from kube.pods import all_containers, pod_amounts, staying_containers
@@ -44,6 +44,10 @@ REMEMBERED_ENDS = 4096
 DEPARTED_SECONDS = 10.0
 """The kubelet lists an ended pod for up to two seconds after its object may be gone."""
 Amounts = tuple[tuple[str, int], ...]
+
+
+OF_ANY_POD = ("uid", "namespace", "name", "ended", "ending", "handled", "grace_seconds", "began", "mig_strategy")
+"""Fields of `NodePod` that say nothing of GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,11 @@ class NodePod:
     @property
     def key(self) -> tuple[str, str]:
         return (self.namespace, self.name)
+
+    @property
+    def concerns_gpus(self) -> bool:
+        """It may hold one, or is a program that works on them: what happens to it is looked at in a pass."""
+        return any(getattr(self, field.name) for field in fields(self) if field.name not in OF_ANY_POD)
 
     @property
     def resources(self) -> tuple[str, ...]:

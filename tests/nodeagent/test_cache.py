@@ -1,11 +1,16 @@
-"""Which version of plan and Node counts: what a watch brought, or the answer to our own write."""
+"""Which version of plan and Node counts, a watch's or the answer to our own write; and which pods make a pass due."""
+
+from typing import Any
 
 import pytest
 
 from crds.v1alpha1.names import TAINT_CHANGING
 from kube.latest import LatestVersion
+from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode, parse_node
+from nodeagent.observed.pods import NodePod, PodBook
+from tests.clock import Clock
 
 
 def test_an_older_event_does_not_undo_our_own_write() -> None:
@@ -60,3 +65,34 @@ def test_the_answer_to_a_write_does_not_bring_back_what_was_deleted() -> None:
     latest.accept(plan_of(99))
 
     assert latest.get() is None
+
+
+def pod_of(**more: Any) -> NodePod:
+    return NodePod(uid="u", namespace="default", name="a", **more)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wakes"),
+    [
+        pytest.param(None, pod_of(), False, id="bound, and requests no GPU"),
+        pytest.param(pod_of(), pod_of(handled=True, began="t"), False, id="started"),
+        pytest.param(pod_of(handled=True), pod_of(handled=True, ended=True), False, id="ended"),
+        pytest.param(pod_of(handled=True), None, False, id="gone"),
+        pytest.param(None, pod_of(containers=(("main", (("nvidia.com/gpu", 1),)),)), True, id="requests a GPU"),
+        pytest.param(pod_of(hidden=(("nvidia.com/gpu", 1),)), None, True, id="had one while it was initialised"),
+        pytest.param(pod_of(), pod_of(reported=("GPU-1",)), True, id="reports a device"),
+        pytest.param(pod_of(refused="why"), None, True, id="was refused for one"),
+        *(
+            pytest.param(None, pod_of(**{program: True}), True, id=program)
+            for program in ("mig_manager", "device_plugin", "dra_driver", "mps_daemon")
+        ),
+    ],
+)
+def test_a_pod_makes_a_pass_due_if_it_concerns_gpus(old: NodePod | None, new: NodePod | None, wakes: bool) -> None:
+    woken: list[str] = []
+    cache = NodeCache(PodBook(clock=Clock(), slack_seconds=0.0), wake=lambda: woken.append("pass"))
+
+    cache.on_pod(("default", "a"), old, new)
+
+    assert bool(woken) == wakes
+    assert [pod for pod in cache.pods.observed().pods] == ([new] if new is not None else []), "it counts all the same"

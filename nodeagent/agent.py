@@ -20,7 +20,9 @@ from kube.logs import bind
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItems, desired_items
+from nodeagent.desired.target import MpsTarget
 from nodeagent.hardware.driver import DriverError
+from nodeagent.hardware.partitions import held_replicas
 from nodeagent.nvidia.backend import NvidiaBackend
 from nodeagent.observation import Observation, Observer
 from nodeagent.report.conditions import UNDER_WAY
@@ -107,7 +109,7 @@ class Agent:
 
     def _worked(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
         """On a node that our own device plugin serves."""
-        changes = _changes(desired, observation)
+        changes = _changes(desired, observation, confirmed)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids. And
         # without its Node it is not known whether the node is enabled.
         unknown = observation.readings.node is None
@@ -117,7 +119,7 @@ class Agent:
         if any(done.acted for done in actuated.values()):
             observation = self.observer.observe_hardware(observation)
             desired = self._desired(observation)
-            changes = _changes(desired, observation)
+            changes = _changes(desired, observation, confirmed)
         return PassWork(
             observation=observation,
             desired=desired,
@@ -139,7 +141,7 @@ class Agent:
                 self.confirmations.confirm(outcome.gpu.uuid, outcome.item_hash)
 
 
-def _changes(desired: DesiredItems, observation: Observation) -> dict[int, GpuChange]:
+def _changes(desired: DesiredItems, observation: Observation, confirmed: Mapping[str, str]) -> dict[int, GpuChange]:
     """By index of the GPU."""
     found = {}
     for item in desired.items:
@@ -150,6 +152,11 @@ def _changes(desired: DesiredItems, observation: Observation) -> dict[int, GpuCh
                 judged = replace(judged, unfinished=frozenset())
             in_use = [p.placed for p in judged.partitions if p.placed and not judged.verdict(p).free]
             target = desired.target(item, in_use, mig_manager=observation.pods.mig_manager)
+            if isinstance(target, MpsTarget) and target.replicas and confirmed.get(item.gpu.uuid) == item.item_hash:
+                # The config may have lost them: with this item confirmed, what has their ids is of this size.
+                known = {p.id for p in judged.partitions}
+                held = held_replicas(item.gpu.uuid, target.slices[0], observation.usage.held.keys() - known)
+                judged = replace(judged, partitions=(*judged.partitions, *held))
             found[item.index] = gpu_change(target, judged)
     return found
 

@@ -102,6 +102,12 @@ def mps_partition(gpu_uuid: str, share: MpsSlice, number: int) -> Partition:
     )
 
 
+def held_replicas(gpu_uuid: str, share: MpsSlice, held: Iterable[str]) -> tuple[Partition, ...]:
+    """Those that pods hold, sorted; `share` is what each replica of this GPU is, which no id tells."""
+    found = (_REPLICA_ID.fullmatch(i) for i in held if i.startswith(f"{gpu_uuid}::"))
+    return tuple(mps_partition(gpu_uuid, share, number) for number in sorted(int(f["number"]) for f in found if f))
+
+
 def mig_partition(gpu: ObservedGpu, instance: GpuInstance) -> Partition | None:
     """None for a half-made instance: there is no MIG device that a pod could hold."""
     if instance.half_made:

@@ -1,13 +1,16 @@
 """Equal MPS replicas: named as NVIDIA's device plugin names them, and changed only while no container holds one."""
 
+from collections.abc import Callable
+
 import pytest
 
 from nodeagent.handover.config import DeviceKind
+from sandbox.driver.store import Store
 from tests.nodeagent.conftest import MakeWorld, plain
 from tests.nodeagent.items import mps, replicas, whole
 from tests.nodeagent.world import World
 
-SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+SHARED, GPU, GB20 = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/gpu-20gb"
 
 
 def ids(world: World) -> list[str]:
@@ -95,3 +98,58 @@ def test_several_per_container_wait_for_a_plugin_that_can_limit_them(make_world:
     world.settle()
     assert not world.plugin.config.unhealthy
     assert world.found() == ("Ready", "Confirmed")
+
+
+def lose_the_config(world: World) -> None:
+    world.state.plugin.config.unlink()
+    world.restart()
+
+
+def miss_the_gpu_for_one_pass(world: World) -> None:
+    with Store(world.machine).writing() as machine:
+        gone = machine["gpus"].pop(0)
+    world.run()
+    with Store(world.machine).writing() as machine:
+        machine["gpus"].insert(0, gone)
+
+
+@pytest.mark.parametrize("loss", [lose_the_config, miss_the_gpu_for_one_pass])
+@pytest.mark.parametrize(
+    ("item", "resource", "count"),
+    [(replicas(0, 4), SHARED, 4), (replicas(0, 3, renameByDefault=False), GPU, 3), (mps(0, 10, 20, 20), GB20, 2)],
+)
+def test_what_is_held_and_what_is_free_comes_back_after_a_loss(
+    make_world: MakeWorld, loss: Callable[[World], None], item: dict[str, object], resource: str, count: int
+) -> None:
+    world = make_world(plain(), plain())
+    world.apply(item, whole(1))
+    world.settle()
+    mine = [d.id for d in world.plugin.config.devices if (d.gpu, d.resource) == (world.gpu().uuid, resource)]
+    held = world.pod(resource, device=mine[-1])
+    world.settle(4)
+    before = world.plugin.config.devices
+
+    loss(world)
+    world.settle()
+
+    assert world.advertised()[resource] == count + (resource == GPU)
+    assert world.plugin.config.devices == before
+    assert world.found() == ("Ready", "Confirmed")
+    world.finish(held)
+    world.settle()
+    assert [p.rpartition(" ")[2] for p in world.partitions()] == ["Free"] * len(world.partitions())
+
+
+def test_replicas_of_another_number_wait_for_the_holder_also_after_a_loss(make_world: MakeWorld) -> None:
+    world = make_world(plain())
+    world.apply(replicas(0, 2))
+    world.settle()
+    world.pod(SHARED)
+    world.apply(replicas(0, 4))
+    lose_the_config(world)
+
+    world.settle()
+
+    assert world.advertised().get(SHARED, 0) == 0
+    assert world.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert "held by pod default/p1, which got it as GPU-" in world.gpu_status()["message"]

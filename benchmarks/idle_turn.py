@@ -122,6 +122,7 @@ def reading_of(view: PlanView) -> PlanReading:
         authored=False,
         pinned=(),
         planned=view.planned,
+        stale_items=(),
         planned_json="[]",
         observed_generation=1,
         node_uid=view.node_uid,

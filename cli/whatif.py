@@ -220,8 +220,8 @@ def _is_reported(plan: Raw | None) -> bool:
 
 def _complete_plan(raw: Raw, node: Raw) -> Json:
     """A status that reports Ready is believed where it lacks the proofs that an agent would have written."""
-    items = effective_items(PlanSpec.read(raw["spec"]))
     status = dict(raw["status"])
+    items = effective_items(PlanSpec.read(raw["spec"]), {gpu["index"]: gpu.get("uuid") or "" for gpu in status["gpus"]})
     status["node"] = {"uid": node["metadata"]["uid"], **(status.get("node") or {})}
     status["gpus"] = [
         {"planHash": item_hash(items[gpu["index"]]), **gpu}

@@ -125,11 +125,11 @@ class Writer:
         return at_once(write, result.node_changes)
 
     def drop_pinned(self, reading: PlanReading) -> Outcome:
-        """Take indexes that users have pinned out of `planned`: they are ignored there, and would mislead readers.
+        """Take GPUs that users have pinned out of `planned`: they are ignored there, and would mislead readers.
 
         Raises the ApiError where the server refuses.
         """
-        kept = [item for index, item in sorted(reading.planned_items.items()) if index not in reading.pinned]
+        kept = [item for index, item in sorted(reading.planned_items.items()) if index not in reading.stale_items]
         return self._apply(self._basis(reading), reading, kept)
 
     def _basis(self, reading: PlanReading) -> _Basis:

@@ -73,7 +73,11 @@ class PlanReading:
     authored: bool
     """People wrote something into the spec: such a plan is never deleted by us."""
     pinned: tuple[int, ...]
+    """Present indexes of the GPUs that people pin."""
     planned: tuple[PlannedGpu, ...]
+    """With the indexes as they are stored, which are not those of cards that moved since."""
+    stale_items: tuple[int, ...]
+    """Stored indexes of planned GPUs that users have pinned since: ignored by rule, and to be dropped."""
     planned_json: str
     """`spec.planned.gpus` as it is stored, so that items that did not change are written back byte for byte."""
     observed_generation: int
@@ -104,11 +108,6 @@ class PlanReading:
         return {item["index"]: item for item in json.loads(self.planned_json)}
 
     @property
-    def stale_items(self) -> tuple[int, ...]:
-        """Planned indexes that users have pinned since: ignored by rule, and to be dropped."""
-        return tuple(gpu.index for gpu in self.planned if gpu.index in self.pinned)
-
-    @property
     def in_use(self) -> frozenset[tuple[str, str]]:
         """GPU uuid and id of each partition that is not proved free."""
         return frozenset((gpu.view.uuid, p.id) for gpu in self.gpus for p in gpu.view.partitions if p.used)
@@ -124,9 +123,9 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
     spec, status = plan.spec, plan.status or PlanStatus()
     reported = _ReportedGpus(spec, status)
     conditions = {condition.type: condition for condition in status.conditions or ()}
-    items = effective_items(spec)
+    items = effective_items(spec, {index: gpu.uuid or "" for index, gpu in reported.by_index.items() if gpu.uuid})
     planned = sorted(spec.planned.gpus if spec.planned else (), key=lambda item: item.index)
-    pinned = frozenset(item.index for item in spec.gpus or ())
+    pinned = frozenset(index for index, item in items.items() if any(item is one for one in spec.gpus or ()))
     plugin, by_nvidia = status.device_plugin, _backend(spec) == Backend.NVIDIA.value
     nvidia = node_config(spec) if by_nvidia else None
     return PlanReading(
@@ -142,6 +141,7 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         planned=tuple(
             PlannedGpu(index=item.index, uuid=item.uuid or "", desired=reported.desired(item)) for item in planned
         ),
+        stale_items=tuple(item.index for item in planned if reported.index(item) in pinned),
         planned_json=json.dumps([item.wire() for item in planned], separators=(",", ":")),
         observed_generation=status.observed_generation or 0,
         node_uid=(status.node.uid or "") if status.node else "",
@@ -165,17 +165,23 @@ class _ReportedGpus:
 
     def __init__(self, spec: PlanSpec, status: PlanStatus) -> None:
         self.by_index = {gpu.index: gpu for gpu in status.gpus or ()}
+        self._index_of = {gpu.uuid: gpu.index for gpu in status.gpus or () if gpu.uuid}
         self._models = {report.name: _model(report.model_dump_json()) for report in status.models or ()}
         self._memory_mib = {report.name: report.memory_mib for report in status.models or ()}
         self._renamed = spec.renames_replicas
+
+    def index(self, item: GpuItem) -> int:
+        """At which its card is now."""
+        return self._index_of.get(item.uuid or "", item.index)
 
     def model(self, index: int) -> GpuModel | None:
         name = self._name(index)
         return self._models.get(name) or model_for_name(name)
 
     def desired(self, item: GpuItem) -> Desired:
-        memory_mib = self._memory_mib.get(self._name(item.index), 0)
-        return desired_of(item, model=self.model(item.index), memory_mib=memory_mib, renamed=self._renamed)
+        index = self.index(item)
+        memory_mib = self._memory_mib.get(self._name(index), 0)
+        return desired_of(item, model=self.model(index), memory_mib=memory_mib, renamed=self._renamed)
 
     def _name(self, index: int) -> str:
         return (self.by_index[index].model or "") if index in self.by_index else ""

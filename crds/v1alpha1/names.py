@@ -171,10 +171,11 @@ class Reason(StrEnum):
     condition `HandedBack`; label the node `gpuplan.dev/gpu-partitioning` to enable it again."""
     # a person or the hardware must act
     GPU_MISMATCH = "GPUMismatch"
-    """The item names another card by `uuid`: nothing is changed. Remedy: correct the `uuid`, or leave it out."""
+    """The item names by `uuid` a card that is not in this node, and its index is that of another card: nothing is
+    changed. Remedy: correct the `uuid`, or leave it out."""
     NO_SUCH_GPU = "NoSuchGPU"
-    """The plan lists an index that the node does not have. Remedy: remove the item; if a card is missing, see the
-    node's kernel log."""
+    """The plan lists an index or a `uuid` that the node does not have. Remedy: remove the item; if a card is missing,
+    see the node's kernel log."""
     MIG_MODE_DISABLED = "MIGModeDisabled"
     """MIG mode is off. Remedy: drain the node and run `nvidia-smi -i INDEX -mig 1` on it while the GPU is idle."""
     MIG_MODE_ENABLED = "MIGModeEnabled"

@@ -1,18 +1,22 @@
 """The kind itself, and the effective item of each GPU.
 
-Takes an object as the API server returned it; gives typed values, the item that counts for each GPU index, and its
+Takes an object as the API server returned it; gives typed values, the item that counts for each GPU, and its
 hash. Does no I/O.
 """
 
 import hashlib
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from crds.v1alpha1.base import Wire, cel
-from crds.v1alpha1.spec import GpuItem, PlanSpec
+from crds.v1alpha1.spec import MAX_GPUS, GpuItem, PlanSpec
 from crds.v1alpha1.status import PlanStatus
+
+NO_CARDS: Mapping[int, str] = MappingProxyType({})
 
 
 class PlanMeta(Wire):
@@ -46,11 +50,35 @@ class GPUPartitionPlan(Wire):
     status: Annotated[PlanStatus | None, Field(description="What the node's agent has observed and confirmed.")] = None
 
 
-def effective_items(spec: PlanSpec) -> dict[int, GpuItem]:
-    """The item that counts for each listed GPU index: `gpus` wins over `planned`; an index in neither is unmanaged."""
-    items = {item.index: item for item in (spec.planned.gpus if spec.planned else [])}
-    items.update({item.index: item for item in spec.gpus or []})
-    return dict(sorted(items.items()))
+def effective_items(spec: PlanSpec, cards: Mapping[int, str] = NO_CARDS) -> dict[int, GpuItem]:
+    """The item that counts for each GPU, by index. `cards` are the UUIDs of the node's GPUs by index, where known.
+
+    An item with a uuid follows its card, one without has its index. `gpus` wins over `planned`; a GPU in neither is
+    unmanaged. An item whose card is not there has its own index, unless another item or its GPU needs that: then one
+    that no GPU has, so that it fails alone.
+    """
+    pinned, planned = spec.gpus or [], spec.planned.gpus if spec.planned else []
+    index_of = {uuid: index for index, uuid in cards.items() if uuid}
+    gone = [item for item in planned if item.uuid and item.uuid not in index_of]
+    order = [
+        *((item, index_of[item.uuid]) for item in pinned if item.uuid in index_of),
+        *((item, item.index) for item in pinned if not item.uuid),
+        *((item, index_of[item.uuid]) for item in planned if item.uuid in index_of),
+        *((item, item.index) for item in pinned if item.uuid),
+        *((item, item.index) for item in planned if not item.uuid),
+        *((item, item.index) for item in gone),
+    ]
+    found: dict[int, GpuItem] = {}
+    placed: set[int] = set()
+    for item, index in order:
+        if id(item) not in placed and index not in found:
+            found[index] = item
+            placed.add(id(item))
+    of_people = {item.index for item in pinned}
+    left = [item for item in (*pinned, *gone) if id(item) not in placed]
+    failing = (item for item in left if any(item is one for one in pinned) or item.index not in of_people)
+    free = (index for index in range(MAX_GPUS) if index not in found and index not in cards)
+    return dict(sorted({**found, **dict(zip(list(free), failing, strict=False))}.items()))
 
 
 def item_hash(item: GpuItem | dict[str, Any]) -> str:

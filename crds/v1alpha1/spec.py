@@ -174,13 +174,22 @@ class GpuItem(Wire):
             ],
         }
     )
-    index: Annotated[int, Field(ge=0, le=15, description="Index of the GPU on its node, as nvidia-smi shows it.")]
+    index: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=15,
+            description="Index of the GPU on its node, as nvidia-smi shows it. A reboot can change it; with a uuid "
+            "it only names the item.",
+        ),
+    ]
     uuid: Annotated[
         str | None,
         Field(
             max_length=64,
             pattern="^GPU-[0-9a-f-]+$",
-            description="UUID of the card. Another card at this index is reported as GPUMismatch and left alone.",
+            description="UUID of the card, which the item follows to any index. Where no GPU of the node has it this "
+            "item alone fails; another card at its index that no item names is reported as GPUMismatch and left alone.",
         ),
     ] = None
     mig: Annotated[MigItem | None, Field(description="Cut this GPU into MIG instances.")] = None

@@ -1,8 +1,8 @@
 """Chooses the item of the plan that counts for each GPU of the node.
 
-Takes one version of the plan and the GPUs, returns one `DesiredItem` per GPU and per index that the plan lists beyond
-them. `gpus` wins over `planned`; a GPU in neither is unmanaged. Whether an item can be carried out is decided in
-`target`, never here.
+Takes one version of the plan and the GPUs, returns one `DesiredItem` per GPU and per item beyond them. An item with a
+uuid follows its card. `gpus` wins over `planned`; a GPU in neither is unmanaged. Whether an item can be carried out is
+decided in `target`, never here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ from partitioning.nvidia_plugin import NodeConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredItem:
-    """What the plan has for one index. Without an item the GPU is left as it is."""
+    """What the plan has for one GPU, or for one that is not there. Without an item the GPU is left as it is."""
 
     index: int
     gpu: ObservedGpu | None
@@ -89,7 +89,7 @@ def desired_items(
     if plan is None or plan.content is None:
         return _left_alone(plan, by_index, disabled=disabled)
     spec = plan.content.spec
-    items = effective_items(spec)
+    items = effective_items(spec, {gpu.index: gpu.uuid for gpu in by_index.values()})
     found = [
         DesiredItem(
             index=index,

@@ -81,7 +81,8 @@ class Outcomes:
             # With a driver that does not answer the number of GPUs is unknown.
             if work.observation.driver_problem is not None:
                 return None
-            return absent_gpu(item.index, item.item_hash, no_such_gpu(len(work.observation.gpus)))
+            refused = no_such_gpu(item.gpu_item, item.index, len(work.observation.gpus))
+            return absent_gpu(item.index, item.item_hash, refused)
         change, uuid = work.changes[item.index], item.gpu.uuid
         partitions = self._partitions(change, work)
         if work.observation.driver_closed:

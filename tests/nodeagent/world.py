@@ -5,7 +5,7 @@ nothing else, and a destroyed instance that a container uses fails the test, wha
 side effect of the agent goes through `effect`, which can end the agent right after it, as kill -9 would.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,9 +132,12 @@ class World(ApiMemory, PodsMemory):
         """No program of NVIDIA's runs here."""
         return f"no {program} in {pod_uid}"
 
-    def reboot(self) -> None:
-        """The machine starts: no process and no MIG instance is left, and the plugin runs before the agent does."""
-        incidents.reboot(self.machine)
+    def reboot(self, order: Sequence[int] | None = None) -> None:
+        """The machine starts: no process and no MIG instance is left, and the plugin runs before the agent does.
+
+        `order` are the old indexes of the GPUs that it finds.
+        """
+        incidents.reboot(self.machine, order)
         self.running.clear()
         self.plugin.boot = f"boot after {self.plugin.boot}"
         self.plugin.config = PluginConfig()

@@ -5,6 +5,7 @@ the schema by which they read plans. The API server has the newest CRD: it is up
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,13 +13,17 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from controller.api.plan_items import item_of
 from controller.api.plans import PlanReading, Stage, read_plan
+from controller.model.views import PlannedGpu
+from controller.planning import plan
 from crds.definition import definition
 from crds.v1alpha1.names import GpuState, PartitionState
-from crds.v1alpha1.plan import GPUPartitionPlan, effective_items
+from crds.v1alpha1.plan import GPUPartitionPlan, effective_items, item_hash
 from crds.v1alpha1.status import DevicePluginStatus, GpuStatus, PartitionStatus
 from nodeagent.desired.plan import parse_plan
 from tests.builders import objects
+from tests.controller.planner.builders import cluster, mig, server
 
 EARLIER = Path(__file__).parent / "earlier"
 PLANS = {body["metadata"]["name"]: body for body in yaml.safe_load_all((EARLIER / "plans.yaml").read_text())}
@@ -92,3 +97,28 @@ def test_an_earlier_reader_ignores_fields_that_it_does_not_know() -> None:
 
     EARLIER_READER.validate(found)
     assert GPUPartitionPlan.read(found).spec.node_name == "n"
+
+
+def test_an_earlier_agent_applies_what_is_planned_for_cards_that_moved() -> None:
+    """It takes the item of an index, and refuses one of another card; so both are written as they are now."""
+    gpus = [mig(index, idle=[("1g.5gb", index)]) for index in range(3)]
+    before = tuple(PlannedGpu(index=gpu.index, uuid=gpu.uuid, desired=gpu.desired) for gpu in gpus if gpu.desired)
+    moved = tuple(replace(gpu, index=(gpu.index + 1) % 3, state="Failed", settled=False) for gpu in gpus)
+    node, view = server("node-1", *moved)
+
+    (change,) = plan(cluster((node, replace(view, planned=before)))).node_changes
+
+    items = {item["index"]: item for item in (item_of(gpu).wire() for gpu in change.gpus)}
+    assert {gpu.index: items[gpu.index]["uuid"] for gpu in moved} == {gpu.index: gpu.uuid for gpu in moved}
+    assert [items[gpu.index]["mig"]["instances"][0]["start"] for gpu in moved] == [0, 1, 2]
+
+
+def test_an_earlier_agents_refusal_of_a_card_that_moved_is_not_taken_for_its_confirmation() -> None:
+    raw = objects.plan("n1", planned=[objects.item(0, 0), objects.item(1, 3)])
+    refused = [{**objects.gpu(index, state="Failed"), "uuid": objects.uuid_of(1 - index)} for index in range(2)]
+
+    reading = read_plan({**raw, "status": objects.status(*refused)})
+
+    assert isinstance(reading, PlanReading)
+    assert {gpu.stage for gpu in reading.gpus} == {Stage.STOPPED}
+    assert [gpu.item_hash for gpu in reading.gpus] == [item_hash(objects.item(1, 3)), item_hash(objects.item(0, 0))]

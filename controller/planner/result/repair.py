@@ -1,14 +1,16 @@
 """Corrects `spec.planned` where that is due whether or not any pod is placed.
 
-Takes the stock of one node, returns the items that its plan should hold before anything new is planned: items of
-pinned indexes and of GPUs that are gone are dropped, and a partition in use that an item lacks is put back, with the
-planned ones that overlap it dropped. A Manual or paused plan only loses pinned items; a disabled node is left alone,
-and so is one whose plan was refused by the API server, until the write is tried again. Never changes an item for a
-partition whose placement is not reported, as of a lost GPU: correcting twice is the same as correcting once, whatever
-the status.
+Takes the stock of one node, returns the items that its plan should hold before anything new is planned: items of pinned
+indexes and of GPUs that are gone are dropped, those of cards that moved get their new index, and a partition in use
+that an item lacks is put back, with the planned ones that overlap it dropped. A Manual or paused plan only loses pinned
+items; a disabled node is left alone, and so is one whose plan was refused by the API server, until the write is tried
+again. Never changes an item for a partition whose placement is not reported, as of a lost GPU: correcting twice is the
+same as correcting once, whatever the status.
 """
 
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 
 from controller.model.equal_shares import is_same, refused_shares
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
@@ -30,11 +32,13 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
     if stock.ineligible in (Ineligible.NOT_ENABLED, Ineligible.WRITE_REFUSED):
         return items
     hands_off = stock.ineligible in _HANDS_OFF
+    if not hands_off:
+        items = _with_present_indexes(items, stock.plan.gpus)
     for gpu in stock.plan.gpus:
         item = items.get(gpu.index)
         if item is None:
             continue
-        if gpu.pinned:
+        if gpu.pinned and (not gpu.uuid or item.uuid in ("", gpu.uuid)):
             del items[gpu.index]
         elif not hands_off:
             if item.uuid and gpu.uuid and item.uuid != gpu.uuid:
@@ -44,6 +48,14 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
     for found in stock.gpus:
         _share(items, found)
     return items
+
+
+def _with_present_indexes(items: dict[int, PlannedGpu], gpus: Iterable[GpuView]) -> dict[int, PlannedGpu]:
+    """Of cards that moved. Agents follow the uuid; an earlier one needs both, and people read the index."""
+    index_of = {gpu.uuid: gpu.index for gpu in gpus if gpu.uuid}
+    there = {index_of[item.uuid]: item for item in items.values() if item.uuid in index_of}
+    absent = {index: item for index, item in items.items() if item.uuid not in index_of}
+    return absent | {index: replace(item, index=index) for index, item in there.items()}
 
 
 def _share(items: dict[int, PlannedGpu], gpu: GpuStock) -> None:
@@ -68,7 +80,7 @@ def _with_held(item: PlannedGpu, gpu: GpuView) -> PlannedGpu:
         desired = _mig_with_held(desired, gpu.model, held)
     elif isinstance(desired, MpsDesired):
         desired = _mps_with_held(desired, gpu.model, held)
-    return item if desired == item.desired else PlannedGpu(index=item.index, uuid=item.uuid, desired=desired)
+    return item if desired == item.desired else PlannedGpu(index=item.index, uuid=gpu.uuid, desired=desired)
 
 
 def _mig_with_held(desired: MigDesired, model: GpuModel | None, held: list[PartitionView]) -> MigDesired:

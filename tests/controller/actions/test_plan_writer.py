@@ -8,7 +8,7 @@ from controller.model.results import NodeChange
 from controller.model.views import PlannedGpu
 from crds.v1alpha1 import paths
 from kube import apply
-from tests.builders.objects import Json, item
+from tests.builders.objects import Json, gpu, item, status
 from tests.controller.actions.writing import change, planned, ready, write, writer
 from tests.controller.cluster import Bench
 
@@ -65,6 +65,18 @@ def test_an_item_that_did_not_change_is_sent_as_it_is_stored(bench: Bench) -> No
 def test_pinned_indexes_are_left_out(bench: Bench) -> None:
     ready(bench, gpus=[{"index": 1, "whole": {}}], planned={"gpus": [item(1, 0)]})
     write(bench, change(item(0, 3), item(1, 0), changed=(0,)))
+    assert bench.cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3)]
+
+
+def test_a_card_that_is_pinned_at_another_index_is_left_out(bench: Bench) -> None:
+    card = item(1)["uuid"]
+    ready(bench, gpus=[{"index": 7, "uuid": card, "whole": {}}], planned={"gpus": [item(1, 0), item(0, 3)]})
+    bench.cluster.agent_status("n1", status(gpu(0), gpu(1)))
+    bench.load()
+    reading = bench.state.plan("n1")
+    assert reading is not None
+    assert reading.stale_items == (1,)
+    assert writer(bench).drop_pinned(reading).written is Written.APPLIED
     assert bench.cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3)]
 
 

@@ -96,6 +96,28 @@ def test_a_pin_wins_over_what_is_planned_and_makes_it_stale() -> None:
     assert read.planned_items == {0: PLANNED}
 
 
+def reported(index: int, card: int) -> Json:
+    return {**REPORTED, "index": index, "uuid": objects.uuid_of(card)}
+
+
+def test_items_with_a_uuid_are_those_of_their_cards_wherever_these_are_now() -> None:
+    pin, planned = {**PINNED, "uuid": UUID}, {**PLANNED, "index": 1, "uuid": objects.uuid_of(1)}
+    spec = {"gpus": [pin], "planned": {"gpus": [planned]}}
+    read = plan_reading(plan(spec, {"gpus": [reported(0, 1), reported(1, 0)]}))
+    assert [gpu.view.pinned for gpu in read.gpus] == [False, True]
+    assert [gpu.item_hash for gpu in read.gpus] == [item_hash(planned), item_hash(pin)]
+    assert [gpu.view.desired for gpu in read.gpus] == [mig(("1g.10gb", 3, 1)), WholeDesired()]
+    assert (read.pinned, read.stale_items) == ((1,), ()), "the planned card is not that of index 1 any more"
+
+
+@pytest.mark.parametrize("pin", [{**PINNED, "index": 5, "uuid": UUID}, {"index": 1, "whole": {}}])
+def test_a_card_that_is_pinned_by_any_index_makes_what_is_planned_for_it_stale(pin: Json) -> None:
+    spec = {"gpus": [pin], "planned": {"gpus": [PLANNED]}}
+    read = plan_reading(plan(spec, {"gpus": [reported(0, 2), reported(1, 0)]}))
+    assert read.gpus[1].view.desired == WholeDesired()
+    assert (read.pinned, read.stale_items) == ((1,), (0,))
+
+
 HASH = item_hash(GpuItem.read(PLANNED))
 
 

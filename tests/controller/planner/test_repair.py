@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from controller.api.plan_items import desired_of
 from controller.model.results import PlanningResult
 from controller.model.views import GpuView, MigDesired, MpsDesired, PlannedGpu, PlanView, WholeDesired
@@ -104,3 +106,45 @@ def test_an_item_of_a_gpu_that_is_not_reported_stays() -> None:
     plan_view: PlanView = replace(plan_of("node-1", gpus=gpus), planned=items)
 
     assert plan(cluster((node("node-1", gpus=gpus), plan_view))).node_changes == ()
+
+
+def test_cards_that_moved_get_their_new_indexes_once() -> None:
+    first, second = mig(0, idle=[("1g.5gb", 0)]), mig(1, idle=[("2g.10gb", 0)])
+    moved = (replace(second, index=0), replace(first, index=1))
+    before = (
+        PlannedGpu(index=0, uuid=first.uuid, desired=MigDesired(layout=layout(A100, ("1g.5gb", 0)))),
+        PlannedGpu(index=1, uuid=second.uuid, desired=MigDesired(layout=layout(A100, ("2g.10gb", 0)))),
+    )
+
+    (change,) = planned(*moved, planned=before).node_changes
+
+    assert change.gpus == (replace(before[1], index=0), replace(before[0], index=1))
+    assert change.changed == (0, 1)
+    assert planned(*moved, planned=change.gpus).node_changes == ()
+
+
+def test_the_item_of_a_card_that_is_gone_makes_way_for_one_that_moved_there() -> None:
+    gone, moved = mig(0), replace(mig(1, idle=[("2g.10gb", 0)]), index=0)
+    item = PlannedGpu(index=1, uuid=moved.uuid, desired=MigDesired(layout=layout(A100, ("2g.10gb", 0))))
+    before = (PlannedGpu(index=0, uuid=gone.uuid, desired=WholeDesired()), item)
+
+    (change,) = planned(moved, planned=before).node_changes
+
+    assert change.gpus == (replace(item, index=0),)
+
+
+@pytest.mark.parametrize("fields", [{"mode": "Manual"}, {"paused": True}])
+def test_indexes_of_a_plan_that_people_keep_stay(fields: dict[str, object]) -> None:
+    moved = replace(mig(1), index=0)
+    before = (PlannedGpu(index=1, uuid=moved.uuid, desired=WholeDesired()),)
+
+    assert planned(moved, planned=before, **fields).node_changes == ()
+
+
+def test_an_item_that_is_corrected_gets_the_uuid_of_its_card() -> None:
+    gpu = changing(mig(used=[("1g.5gb", 0)]), ("4g.20gb", 0))
+    before = (PlannedGpu(index=0, uuid="", desired=MigDesired(layout=layout(A100, ("4g.20gb", 0)))),)
+
+    (change,) = planned(gpu, planned=before).node_changes
+
+    assert change.gpus[0].uuid == gpu.uuid

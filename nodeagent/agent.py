@@ -179,6 +179,8 @@ class Pacing:
         seconds = [self._resync_seconds, *(due for due in waits if due is not None)]
         if (young := result.observation.believed_in_seconds) is not None and young > 0:
             seconds.append(young)
+        if work.advertised.faults.due_seconds is not None:
+            seconds.append(work.advertised.faults.due_seconds)
         if any(done.interrupted for done in work.actuated.values()):
             seconds.append(0.0)
         confirmation, watched = work.advertised.confirmation, work.advertised.projections is not None
@@ -189,7 +191,7 @@ class Pacing:
         unchanged_seconds = self._unchanged_seconds(result)
         if (under_way or not result.release.settled) and not watched:
             seconds.append(_pause_seconds(unchanged_seconds))
-        if result.doubts_held_back or work.advertised.fault_is_young or work.advertised.delivery.waits:
+        if result.doubts_held_back or work.advertised.delivery.waits:
             seconds.append(LATER_SECONDS)
         self._ages.end_pass()
         return max(min(seconds), 0.0)

@@ -213,8 +213,8 @@ class Reason(StrEnum):
     """Another device plugin, NVIDIA's DRA driver or NVIDIA's mig-manager runs on this node. Remedy: do what the message
     says."""
     UNHEALTHY = "Unhealthy"
-    """The GPU is lost, broken or does not answer; no further pod gets a partition of it. Remedy: drain the node, then
-    reset the GPU, reboot, or replace the card."""
+    """The GPU reports a fault, cannot be read, or does not answer. After 5 s, a minute or five minutes no further pod
+    gets a partition of it. Remedy: drain the node, then reset the GPU, reboot, or replace the card."""
     # written by the controller
     AGENT_SILENT = "AgentSilent"
     """The agent has not renewed its Lease for `agentSilentSeconds`: the node is not planned. Remedy: check the agent's

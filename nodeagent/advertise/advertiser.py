@@ -6,7 +6,7 @@ same GPUs, and so it is while the plan reports the node as handed back. Must nev
 pass does, once it observes that the id is gone and unused.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -25,18 +25,14 @@ from nodeagent.advertise.config_file import (
 )
 from nodeagent.advertise.confirm import Confirmation, Confirmer, Stage
 from nodeagent.advertise.delivery import ContainerDelivery, Delivery
+from nodeagent.advertise.faults import UNKNOWN_GPUS, FaultBook, Faults
 from nodeagent.advertise.taint import NodeGuard
-from nodeagent.ages import Ages
 from nodeagent.desired.target import Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
-from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.observation import Observation, Readings
 from nodeagent.observed.node import ObservedNode
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.compute_modes import ComputeModes
-
-FAULT_SECONDS = 5.0
-"""A fault that one pass sees and the next does not must not cost a node its devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +64,7 @@ class Advertised:
     """How containers get the devices."""
     mode_problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By GPU UUID, why a client that does not use MPS is not kept off a GPU that is shared, or one that is not."""
-    fault_is_young: bool = False
-    """Some GPU has reported a fault, and not for long enough to count."""
+    faults: Faults = field(default_factory=Faults)
     served_by: ServedBy | None = None
     """None where our own plugin serves the node."""
 
@@ -115,7 +110,8 @@ class Advertiser:
         self._file, self._guard, self._confirmer, self._node = file, guard, confirmer, node
         self._delivery, self._modes = delivery, modes
         self._mode_problems: Mapping[str, str] = MappingProxyType({})
-        self._faults = Faults(clock)
+        unhealthy = set(file.config.unhealthy)
+        self._faults = FaultBook(clock, {device.gpu for device in file.config.devices if device.id in unhealthy})
 
     def rival(self, observation: Observation) -> str:
         """Why our plugin advertises nothing, and nothing is changed, while another one serves this node."""
@@ -128,7 +124,9 @@ class Advertiser:
         return ""
 
     def advertise(self, observation: Observation, changes: Collection[GpuChange]) -> Advertised:
-        pending, delivery = self._push(observation, changes)
+        closed = observation.driver_closed
+        faults = Faults() if closed else self._faults.judge(observation.gpus, observation.driver_problem)
+        pending, delivery = self._push(observation, changes, faults)
         readings = replace(
             observation.readings,
             config=self._file.config,
@@ -146,18 +144,17 @@ class Advertiser:
             unwritten=unlabelled or self._release_node(readings, confirmation, rival=rival),
             delivery=delivery,
             mode_problems=self._mode_problems,
-            fault_is_young=self._faults.waits,
+            faults=faults,
         )
 
-    def _push(self, observation: Observation, changes: Collection[GpuChange]) -> tuple[str, Delivery]:
+    def _push(self, observation: Observation, changes: Collection[GpuChange], faults: Faults) -> tuple[str, Delivery]:
         """Write the plugin's config; returns why it could not be written yet, or advertises nothing."""
         if observation.driver_closed:
             return self._retire(observation, changes), Delivery()
         if observation.driver_problem is not None:
-            return f"the driver does not answer: {observation.driver_problem}", Delivery()
+            return self._unread(observation, faults), Delivery()
         file, readings = self._file, observation.readings
-        broken = self._faults.broken(observation.gpus)
-        config = render(changes, file.config, broken=broken, boot_id=file.boot_id)
+        config = render(changes, file.config, broken=faults.broken, recovering=faults.recovering, boot_id=file.boot_id)
         delivery = self._delivery.prepare(
             config,
             observation.gpus,
@@ -186,6 +183,18 @@ class Advertiser:
         config = understood(withdraw_all(without(self._file.config, idle)), readings.loaded)
         late = self._write(config, observation, guarded=not self.rival(observation))
         return late or str(observation.driver_problem)
+
+    def _unread(self, observation: Observation, faults: Faults) -> str:
+        """While the driver does not answer as a whole the devices stay, and after a while no pod gets one."""
+        known = {gpu.uuid for gpu in observation.gpus}
+        broken = [
+            device.id
+            for device in self._file.config.devices
+            if (device.gpu if device.gpu in known else UNKNOWN_GPUS) in faults.broken
+        ]
+        config = understood(more_unhealthy(self._file.config, broken), observation.readings.loaded)
+        late = self._put(config, observation) if config != self._file.config else ""
+        return late or f"the driver does not answer: {observation.driver_problem}"
 
     def _write(self, config: PluginConfig, observation: Observation, *, guarded: bool) -> str:
         """Why not all of it is on disk yet. `guarded`: the Node counts our devices, so that it gets a taint first."""
@@ -254,24 +263,3 @@ def needs_daemons(readings: Readings) -> bool | None:
     if readings.mps is None or not readings.in_force:
         return None
     return bool(readings.mps.daemons or readings.mps.leftover)
-
-
-class Faults:
-    """Which GPUs count as broken, so that their devices are listed as Unhealthy and no further pod gets one.
-
-    A driver that merely does not answer is no fault of a GPU. When a GPU is well again is read from the GPU itself.
-    """
-
-    def __init__(self, clock: Callable[[], float], *, patience_seconds: float = FAULT_SECONDS) -> None:
-        self._ages = Ages(clock)
-        self._patience_seconds = patience_seconds
-        self.waits = False
-        """Some GPU has reported its fault for less than that."""
-
-    def broken(self, gpus: Iterable[ObservedGpu]) -> frozenset[str]:
-        """UUIDs, empty for a GPU that does not report its own. Call it once a pass."""
-        ages = {gpu.uuid: self._ages.seconds(gpu.uuid) for gpu in gpus if gpu.health is Health.UNHEALTHY}
-        self._ages.end_pass()
-        found = frozenset(uuid for uuid, seconds in ages.items() if seconds >= self._patience_seconds)
-        self.waits = len(found) < len(ages)
-        return found

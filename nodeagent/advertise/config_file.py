@@ -24,15 +24,20 @@ log = logging.getLogger(__name__)
 
 
 def render(
-    changes: Iterable[GpuChange], before: PluginConfig, *, broken: Collection[str] = frozenset(), boot_id: str = ""
+    changes: Iterable[GpuChange],
+    before: PluginConfig,
+    *,
+    broken: Collection[str] = frozenset(),
+    recovering: Collection[str] = frozenset(),
+    boot_id: str = "",
 ) -> PluginConfig:
     """Every partition that exists and may be advertised, including the withdrawn ones.
 
     A GPU that does not even report its UUID may be any of those not observed: what `before` has of these stays.
-    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy, and so are MIG devices
-    that were not observed in this boot.
+    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy, and so are MIG devices that were not observed in
+    this boot. What was listed so stays while its GPU is not well, or is in `recovering`.
     """
-    before = before.in_boot(boot_id)
+    listed, before = before.unhealthy, before.in_boot(boot_id)
     found = tuple(changes)
     observed = {change.gpu.uuid for change in found}
     kept = [device for device in before.devices if device.gpu not in observed] if "" in observed else []
@@ -41,19 +46,26 @@ def render(
     devices = {partition.id: partition.device for partition in [*withdrawn, *advertised]}
     refused = {p.id for p in withdrawn} - {p.id for p in advertised}
     refused |= {device.id for device in kept} & set(before.withdrawn)
-    unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, broken)}
+    unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, broken, recovering)}
+    # Instances of the last boot are doubted only until they are observed.
+    unhealthy -= {i for i in unhealthy if i not in listed and devices[i].gpu in recovering}
     unhealthy |= {device.id for device in kept if "" in broken or device.id in before.unhealthy}
     return PluginConfig.of([*devices.values(), *kept], refused, unhealthy, boot_id=boot_id)
 
 
 def _unhealthy(
-    gpu: ObservedGpu, devices: Iterable[Device], before: PluginConfig, broken: Collection[str]
+    gpu: ObservedGpu,
+    devices: Iterable[Device],
+    before: PluginConfig,
+    broken: Collection[str],
+    recovering: Collection[str],
 ) -> Iterable[str]:
-    """Only a GPU that reports itself well becomes healthy again: one that cannot be read stays as it was listed."""
+    """Only a GPU that is well for a while becomes healthy again: one that cannot be read stays as it was listed."""
     mine = [device.id for device in devices if device.gpu == gpu.uuid]
     if gpu.uuid in broken:
         return mine
-    return [] if gpu.health is Health.OK else [i for i in mine if i in before.unhealthy]
+    well = gpu.health is Health.OK and gpu.uuid not in recovering
+    return [] if well else [i for i in mine if i in before.unhealthy]
 
 
 def understood(config: PluginConfig, loaded: Loaded | None) -> PluginConfig:

@@ -83,6 +83,8 @@ class ObservedGpu:
     health: Health = Health.UNKNOWN
     health_message: str = ""
     problem: str = ""
+    hangs: bool = False
+    """The problem is a call that has not returned."""
     minor: int | None = None
     """Of its node /dev/nvidia<minor>, as in the names of its capability files. A change of MIG mode may move it."""
     compute_mode: int | None = None
@@ -159,6 +161,7 @@ class DriverError(Exception):
     |   `-- DriverReplacedError  the driver was upgraded, and this process has the old library loaded
     |-- DriverClosedError    the agent has closed the driver, so that it can be replaced
     |-- DriverTimeoutError   no answer in time; the call may still take effect
+    |   `-- DriverHangsError     the call has not returned, or did so only just now
     |-- GpuLostError         this GPU is off the bus or wants a reset
     |-- InUseError           a client holds what should change: information, not failure
     |-- ChangedError         the ids name another instance than the one that was observed: nothing was done
@@ -187,6 +190,10 @@ class DriverClosedError(DriverError):
 
 class DriverTimeoutError(DriverError):
     kind = "timeout"
+
+
+class DriverHangsError(DriverTimeoutError):
+    """No answer yet."""
 
 
 class GpuLostError(DriverError):

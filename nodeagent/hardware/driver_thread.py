@@ -21,6 +21,7 @@ from nodeagent.hardware.driver import (
     ComputeInstance,
     DriverError,
     DriverGoneError,
+    DriverHangsError,
     DriverTimeoutError,
     GpuDriver,
     GpuInstance,
@@ -64,7 +65,7 @@ class _Lane:
         """Have the thread make the call; raises DriverTimeoutError while an earlier one has not returned."""
         if self._late is not None:
             if not self._late.done() or self._clock() - self._returned_at < self._cool_down_seconds:
-                raise DriverTimeoutError(*self._refusal)
+                raise DriverHangsError(*self._refusal)
             self._late = None
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
@@ -82,7 +83,7 @@ class _Lane:
         self._refusal, self._late = (what, answer), future
         future.add_done_callback(self._returned)
         log.warning("%s: %s", what, answer)
-        raise DriverTimeoutError(what, answer)
+        raise DriverHangsError(what, answer)
 
     def hanging(self) -> Hanging | None:
         late = self._late
@@ -194,7 +195,9 @@ class ThreadedDriver(GpuDriver):
             else:
                 # Of the last observation, name and model still hold; the instances may be changing at this moment.
                 last, why = self._observed_gpus.get(index, ObservedGpu(index=index, uuid="")), str(answer)
-                found.append(replace(last, instances=(), problem=why, health=Health.UNKNOWN, health_message=why))
+                hangs = isinstance(answer, DriverHangsError)
+                unread = replace(last, instances=(), problem=why, health=Health.UNKNOWN, health_message=why)
+                found.append(replace(unread, hangs=hangs))
         return tuple(found)
 
     def _change(self, gpu_uuid: str, what: str, call: Callable[[], T]) -> T:

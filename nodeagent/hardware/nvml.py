@@ -229,6 +229,8 @@ def _mig_modes(handle: Any) -> tuple[MigMode, MigMode]:
     try:
         current, pending = NVML.nvmlDeviceGetMigMode(handle)
     except NVML.NVMLError_NotSupported:
+        if optional(partial(NVML.nvmlDeviceGetMaxMigDeviceCount, handle)):
+            raise  # a card does not lose its MIG: believed, this would take its instances off the list
         return MigMode.NOT_SUPPORTED, MigMode.NOT_SUPPORTED
     modes = (MigMode.DISABLED, MigMode.ENABLED)
     return modes[bool(current)], modes[bool(pending)]

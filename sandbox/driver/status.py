@@ -1,7 +1,8 @@
 """NVML's return codes as the simulated driver uses them, with the texts of the real library.
 
 `Refused` carries a code from the state machine to the C boundary, where it becomes the function's return value. The
-texts are those of libnvidia-ml 535.261.03 (`nvmlErrorString`).
+texts are those of libnvidia-ml 535.261.03 (`nvmlErrorString`), but for codes that only tests give: there the binding's
+own are near enough.
 """
 
 from enum import IntEnum
@@ -23,15 +24,32 @@ class Status(IntEnum):
     INVALID_ARGUMENT = 2, "Invalid Argument"
     NOT_SUPPORTED = 3, "Not Supported"
     NO_PERMISSION = 4, "Insufficient Permissions"
+    ALREADY_INITIALIZED = 5, "Already Initialized"
     NOT_FOUND = 6, "Not Found"
     INSUFFICIENT_SIZE = 7, "Insufficient Size"
+    INSUFFICIENT_POWER = 8, "Insufficient External Power"
     DRIVER_NOT_LOADED = 9, "Driver Not Loaded"
+    TIMEOUT = 10, "Timeout"
+    IRQ_ISSUE = 11, "Interrupt Request Issue"
+    LIBRARY_NOT_FOUND = 12, "NVML Shared Library Not Found"
     FUNCTION_NOT_FOUND = 13, "Function Not Found"
+    CORRUPTED_INFOROM = 14, "Corrupted infoROM"
     GPU_IS_LOST = 15, "GPU is lost"
+    RESET_REQUIRED = 16, "GPU requires reset"
+    OPERATING_SYSTEM = 17, "GPU access blocked by the operating system"
     LIB_RM_VERSION_MISMATCH = 18, "Driver/library version mismatch"
     IN_USE = 19, "In use by another client"
+    MEMORY = 20, "Insufficient Memory"
+    NO_DATA = 21, "No data"
+    VGPU_ECC_NOT_SUPPORTED = 22, "vGPU ECC not supported"
     INSUFFICIENT_RESOURCES = 23, "Insufficient Resources"
+    FREQ_NOT_SUPPORTED = 24, "Frequency not supported"
     ARGUMENT_VERSION_MISMATCH = 25, "Argument version mismatch"
+    DEPRECATED = 26, "Deprecated"
+    NOT_READY = 27, "Not ready"
+    GPU_NOT_FOUND = 28, "GPU not found"
+    INVALID_STATE = 29, "Invalid state"
+    RESET_TYPE_NOT_SUPPORTED = 30, "Reset type not supported"
     UNKNOWN = 999, "Unknown Error"
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from nodeagent.advertise.advertiser import Faults
 from nodeagent.advertise.config_file import render
+from nodeagent.advertise.faults import FaultBook, Faults
 from nodeagent.desired.target import Unchanged
 from nodeagent.handover.config import PluginConfig
-from nodeagent.hardware.driver import Health, ObservedGpu
+from nodeagent.hardware.driver import DriverError, DriverGoneError, DriverHangsError, Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition, whole
 from nodeagent.steps.changes import GpuChange
 from tests import incidents
@@ -137,6 +137,10 @@ def test_devices_are_healthy_again_once_the_gpu_is(world: World) -> None:
     assert counts(world, THREE) == ("2", "0"), "a new agent has seen the fault for no time, and the config knows it"
 
     incidents.remap_rows(world.machine, world.gpu().uuid)
+    world.run()
+    assert world.pass_only() <= 5.0
+    assert counts(world, THREE) == ("2", "0"), "a good reading of a moment proves nothing"
+    world.clock.now += 10
     world.settle()
 
     assert counts(world, THREE) == ("2", "2")
@@ -144,27 +148,33 @@ def test_devices_are_healthy_again_once_the_gpu_is(world: World) -> None:
 
 
 GPU = ObservedGpu(index=0, uuid="GPU-1", health=Health.OK)
+WELL = Faults()
+RECOVERING = Faults(recovering=frozenset({GPU.uuid}))
+BROKEN = Faults(broken=frozenset({GPU.uuid}))
 
 
 @pytest.mark.parametrize(
-    ("health", "broken", "before", "after"),
+    ("health", "faults", "before", "after"),
     [
-        (Health.OK, False, False, False),
-        (Health.OK, False, True, False),
-        pytest.param(Health.UNKNOWN, False, False, False, id="a driver that does not answer is no fault"),
-        pytest.param(Health.UNKNOWN, False, True, True, id="nor a recovery"),
-        (Health.UNHEALTHY, False, False, False),
-        (Health.UNHEALTHY, False, True, True),
-        (Health.UNHEALTHY, True, False, True),
+        (Health.OK, WELL, False, False),
+        (Health.OK, WELL, True, False),
+        (Health.OK, RECOVERING, False, False),
+        (Health.OK, RECOVERING, True, True),
+        pytest.param(Health.UNKNOWN, WELL, False, False, id="a driver that does not answer now is no fault"),
+        pytest.param(Health.UNKNOWN, WELL, True, True, id="nor a recovery"),
+        (Health.UNKNOWN, BROKEN, False, True),
+        (Health.UNHEALTHY, WELL, False, False),
+        (Health.UNHEALTHY, WELL, True, True),
+        (Health.UNHEALTHY, BROKEN, False, True),
     ],
 )
-def test_only_a_gpu_that_reports_ok_is_healthy_again(health: Health, broken: bool, before: bool, after: bool) -> None:
+def test_only_a_gpu_that_stays_well_is_healthy_again(health: Health, faults: Faults, before: bool, after: bool) -> None:
     gpu = replace(GPU, health=health)
     other = whole(replace(GPU, index=1, uuid="GPU-2"))
     known = PluginConfig.of([whole(gpu).device], (), [gpu.uuid] if before else [])
     changes = [GpuChange(gpu=gpu, target=Unchanged(), advertise=(whole(gpu),)), _change(other)]
 
-    found = render(changes, known, broken={gpu.uuid} if broken else set())
+    found = render(changes, known, broken=faults.broken, recovering=faults.recovering)
 
     assert found.unhealthy == ((gpu.uuid,) if after else ())
 
@@ -181,15 +191,84 @@ def test_devices_of_a_gpu_without_a_known_uuid_are_unhealthy_with_it() -> None:
     assert render([GpuChange(gpu=nameless, target=Unchanged())], known, broken={""}).unhealthy == (GPU.uuid,)
 
 
-def test_a_fault_counts_after_some_seconds_without_a_gap() -> None:
-    clock = Clock()
-    faults = Faults(clock, patience_seconds=5)
-    bad = replace(GPU, health=Health.UNHEALTHY)
+LOST = replace(GPU, health=Health.UNHEALTHY, problem="GPU is lost")
+UNREAD = replace(GPU, health=Health.UNKNOWN, problem="Unknown Error")
+HANGS = replace(UNREAD, hangs=True)
+AWAY = DriverGoneError("counting the GPUs", "Driver Not Loaded")
+SILENT = DriverHangsError("counting the GPUs", "no answer")
+PATIENCE = [(LOST, None, 5), (UNREAD, None, 60), (HANGS, None, 300), (UNREAD, AWAY, 60), (UNREAD, SILENT, 300)]
 
-    assert (faults.broken([bad]), faults.waits) == (frozenset(), True)
-    clock.now += 4
-    assert (faults.broken([GPU]), faults.waits) == (frozenset(), False)
-    clock.now += 4
-    assert faults.broken([bad]) == frozenset()
-    clock.now += 5
-    assert (faults.broken([bad]), faults.waits) == (frozenset({GPU.uuid}), False)
+
+@pytest.mark.parametrize(("bad", "driver", "seconds"), PATIENCE)
+@pytest.mark.parametrize("age", [0, 7, 1000], ids=["a new agent", "an agent", "an old agent"])
+def test_a_gpu_is_broken_once_it_had_no_good_reading_for_so_long(
+    bad: ObservedGpu, driver: DriverError | None, seconds: int, age: int
+) -> None:
+    clock = Clock()
+    book = FaultBook(clock)
+    if age:
+        clock.now += age
+        assert book.judge([GPU]) == Faults()
+    clock.now += 0.5
+    found = book.judge([bad], driver)
+    assert (found.broken, found.recovering) == (frozenset(), frozenset())
+    assert found.due_seconds is not None
+    assert found.due_seconds <= 5.0
+
+    clock.now += seconds - 1 if seconds > 5 else 4
+    assert GPU.uuid not in book.judge([bad], driver).broken
+    clock.now += 1
+    assert GPU.uuid in book.judge([bad], driver).broken
+    clock.now += 1000
+    assert GPU.uuid in book.judge([bad], driver).broken
+
+
+@pytest.mark.parametrize(("bad", "driver", "seconds"), PATIENCE)
+def test_one_bad_reading_between_good_ones_is_no_fault(
+    bad: ObservedGpu, driver: DriverError | None, seconds: int
+) -> None:
+    """However long the last good one is ago: a settled node is read once a minute."""
+    clock = Clock()
+    book = FaultBook(clock)
+    for _ in range(10):
+        assert not book.judge([GPU]).broken
+        clock.now += 2 * seconds
+        assert not book.judge([bad], driver).broken
+        clock.now += 1
+
+
+@pytest.mark.parametrize(("bad", "driver", "seconds"), PATIENCE)
+def test_a_broken_gpu_is_well_after_ten_good_seconds_without_a_gap(
+    bad: ObservedGpu, driver: DriverError | None, seconds: int
+) -> None:
+    clock = Clock()
+    book = FaultBook(clock)
+    book.judge([bad], driver)
+    clock.now += seconds
+    assert book.judge([bad], driver).broken
+    for _ in range(2):
+        book.judge([bad], driver)
+        assert book.judge([GPU]).recovering >= {GPU.uuid}
+        clock.now += 9.5
+        assert book.judge([GPU]).recovering >= {GPU.uuid}
+    clock.now += 0.5
+    assert book.judge([GPU]) == Faults()
+
+
+def test_what_an_earlier_agent_listed_stays_until_good_readings_have_lasted() -> None:
+    clock = Clock()
+    book = FaultBook(clock, [GPU.uuid])
+    assert book.judge([GPU]).recovering == {GPU.uuid}
+    clock.now += 10
+    assert book.judge([GPU]) == Faults()
+
+
+def test_gpus_without_a_known_uuid_are_judged_together() -> None:
+    clock = Clock()
+    book = FaultBook(clock)
+    nameless = replace(UNREAD, uuid="")
+    clock.now += 1000
+    assert book.judge([GPU]) == Faults()
+    assert not book.judge([GPU, nameless]).broken
+    clock.now += 60
+    assert book.judge([GPU, nameless]).broken == {""}

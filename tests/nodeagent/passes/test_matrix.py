@@ -1,0 +1,58 @@
+"""Whoever cannot serve does not offer: some cells of `tests.nodeagent.matrix`, which has all of them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nodeagent import hardware
+from sandbox.driver.status import Status
+from tests.nodeagent.driver_calls import CALLS, CLOSES, Kind
+from tests.nodeagent.matrix import Cell, cells, run, table
+
+REQUIRED = [call for call in CALLS if call.kind is Kind.REQUIRED]
+SOME = [
+    *cells(REQUIRED[:1], [Status.LIB_RM_VERSION_MISMATCH]),
+    *cells(REQUIRED[1:2], [Status.UNKNOWN]),
+    *cells(REQUIRED[2:4], [Status.UNKNOWN, Status.GPU_IS_LOST]),
+    *cells([call for call in REQUIRED if "MIG" in call.gives], [Status.NO_PERMISSION]),
+    *cells([call for call in CALLS if call.symbol == "nvmlDeviceGetMigMode"], [Status.NOT_SUPPORTED]),
+    *cells(
+        [call for call in CALLS if call.symbol == "nvmlDeviceGetMemoryInfo"], [Status.NOT_SUPPORTED, Status.UNKNOWN]
+    ),
+    *cells([call for call in CALLS if call.kind is Kind.CHANGING], [Status.IN_USE]),
+]
+
+
+@pytest.mark.parametrize("cell", [cell for cell in SOME if cell.code is not None], ids=lambda cell: cell.title)
+def test_nothing_is_on_offer_that_could_not_serve(cell: Cell) -> None:
+    found = run(cell)
+
+    assert (found.unusable, found.lost) == (0, 0)
+
+
+@pytest.mark.parametrize("cell", [c for c in SOME if c.code is None][:4], ids=lambda cell: cell.title)
+def test_a_call_that_hangs_ends_the_offer_after_five_minutes(cell: Cell) -> None:
+    found = run(cell)
+
+    assert (found.unusable, found.lost) == (0, 0)
+
+
+def test_every_call_of_the_product_is_in_the_matrix() -> None:
+    sources = "\n".join(path.read_text() for folder in hardware.__path__ for path in Path(folder).glob("*.py"))
+    # The binding names some functions without their version.
+    made = {_plain(symbol) for symbol in re.findall(r"NVML\.(nvml\w+)", sources)}
+
+    assert made - {CLOSES} == {_plain(call.symbol) for call in CALLS}
+
+
+def test_the_page_has_the_matrix_of_these_calls() -> None:
+    page = Path("docs/reliability.md").read_text()
+    rows = {tuple(row) for row in re.findall(r"^\| `(nvml\w+)` \| (\w+) \| ([\w ]+) \|", page, re.MULTILINE)}
+
+    assert rows == {(call.symbol, str(call.kind), call.gives) for call in CALLS}
+    assert table([])[0] in page
+
+
+def _plain(symbol: str) -> str:
+    return re.sub(r"(_v\d|V|WithFlags)$", "", symbol)

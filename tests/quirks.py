@@ -17,9 +17,9 @@ from sandbox.driver.boards import Board
 from sandbox.driver.compute_instances import ComputeProfile, mig_device_slots, mig_devices
 from sandbox.driver.store import Store
 
-REDUCED = {7: ComputeProfile(id=0, slices=1, starts=(0,)), 4: ComputeProfile(id=8, slices=7, starts=(0,))}
-"""Further profiles of full size, by the id of the profile that they vary: one is listed before its better twin, one
-behind it. They leave some of the GPU instance's multiprocessors unused."""
+REDUCED = {4: ComputeProfile(id=8, slices=7, starts=(0,))}
+"""A further profile of full size, by the id of the profile that it varies, and listed behind it. It leaves some of the
+GPU instance's multiprocessors unused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Quirks:
     mig_index_gaps: bool = False
     """Indexes of MIG devices begin behind a gap; the header promises "less than the maximum"."""
     compute_variants: bool = False
-    """GPU instances of one and of seven slices offer a second full-size compute profile."""
+    """GPU instances of seven slices offer a second full-size compute profile, as those of one with more memory do."""
 
     def install(self) -> Callable[[], None]:
         """Returns the function that undoes it."""

@@ -36,6 +36,7 @@ class ComputeInstance:
     id: int
     slices: int
     uuid: str
+    multiprocessors: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ class GpuInstance:
     placed: Instance
     compute_slices: int
     compute: tuple[ComputeInstance, ...] = ()
+    multiprocessors: int = 0
+    """Of its full compute instance."""
 
     @property
     def uuid(self) -> str | None:
@@ -53,6 +56,11 @@ class GpuInstance:
         if len(self.compute) == 1 and self.compute[0].slices == self.compute_slices:
             return self.compute[0].uuid
         return None
+
+    @property
+    def reduced(self) -> bool:
+        """Its one compute instance leaves multiprocessors unused: other programs choose the first profile that fits."""
+        return self.uuid is not None and self.compute[0].multiprocessors < self.multiprocessors
 
     @property
     def half_made(self) -> bool:

@@ -77,9 +77,9 @@ class MigReader:
             )
         ]
         compute = {
-            (int(info.id), int(compute_id)): slices
+            (int(info.id), compute_id): profile
             for spec, instance, info in present
-            for compute_id, slices in _compute_instances(self._compute_profiles_of(gpu_uuid, spec, instance), instance)
+            for compute_id, profile in _compute_instances(self._compute_profiles_of(gpu_uuid, spec, instance), instance)
         }
         for _, _, info in present:
             believed(info.placement.start + info.placement.size, "memory slices", ROOM)
@@ -91,12 +91,17 @@ class MigReader:
                 placed=Instance(start=info.placement.start, size=info.placement.size, profile=spec.name),
                 compute_slices=spec.compute_slices,
                 compute=tuple(
-                    ComputeInstance(id=ids[1], slices=slices, uuid=uuids[ids])
-                    for ids, slices in sorted(compute.items())
+                    ComputeInstance(
+                        id=ids[1], slices=made.slices, uuid=uuids[ids], multiprocessors=made.multiprocessors
+                    )
+                    for ids, made in sorted(compute.items(), key=lambda item: item[0])
                     if ids[0] == info.id
                 ),
+                multiprocessors=full.multiprocessors
+                if (full := self.full_compute_profile(gpu_uuid, spec, instance))
+                else 0,
             )
-            for spec, _, info in present
+            for spec, instance, info in present
         ]
         return tuple(sorted(found, key=lambda instance: instance.placed)), devices
 
@@ -124,9 +129,10 @@ class MigReader:
         spec = next(spec for spec in profiles if spec.name == observed.placed.profile)
         found = NVML.nvmlGpuInstanceGetComputeInstanceById(instance, compute.id)
         profile_id = int(NVML.nvmlComputeInstanceGetInfo(found).profileId)
-        slices = {known.id: known.slices for known in self._compute_profiles_of(gpu_uuid, spec, instance)}
+        profiles_of = self._compute_profiles_of(gpu_uuid, spec, instance)
+        sizes = {known.id: (known.slices, known.multiprocessors) for known in profiles_of}
         # Only one that fills its GPU instance is ever destroyed: with the same size it is at the same place.
-        if slices.get(profile_id) != compute.slices:
+        if sizes.get(profile_id) != (compute.slices, compute.multiprocessors):
             raise ChangedError(
                 f"destroying the compute instance of {observed.placed}",
                 f"compute instance {compute.id} has another profile by now, so another program cut this GPU instance: "
@@ -192,12 +198,12 @@ def _uuid(device: Any) -> str:
     return uuid
 
 
-def _compute_instances(profiles: Iterable[ComputeProfile], instance: Any) -> Iterator[tuple[int, int]]:
-    """Id and slices of each compute instance in a GPU instance."""
+def _compute_instances(profiles: Iterable[ComputeProfile], instance: Any) -> Iterator[tuple[int, ComputeProfile]]:
+    """Id and profile of each compute instance in a GPU instance."""
     for profile in profiles:
         call = partial(NVML.nvmlGpuInstanceGetComputeInstances, instance, profile.id)
         for compute in listed(NVML.c_nvmlComputeInstance_t, call):
-            yield int(NVML.nvmlComputeInstanceGetInfo(compute).id), profile.slices
+            yield int(NVML.nvmlComputeInstanceGetInfo(compute).id), profile
 
 
 def _profile(handle: Any, nvml_index: int, info: Any) -> ProfileSpec:

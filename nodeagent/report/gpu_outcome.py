@@ -11,7 +11,7 @@ from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
 from nodeagent.advertise.confirm import Stage
 from nodeagent.desired.items import DesiredItem
-from nodeagent.desired.target import Disabled, Refused, Unchanged
+from nodeagent.desired.target import Disabled, MigTarget, Refused, Unchanged
 from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import InUseError
 from nodeagent.hardware.partitions import Partition
@@ -139,6 +139,19 @@ def half_made_notes(change: GpuChange) -> list[str]:
         f"with nvidia-smi mig -dgi -i {change.gpu.index} -gi {instance.id}, or plan this GPU"
         for instance in left
         if instance not in (*change.destroy, *change.finish)
+    ]
+
+
+def reduced_notes(change: GpuChange) -> list[str]:
+    """Whoever holds one gets less than others of the same resource do."""
+    remedy = (
+        "it is made anew once it is free" if isinstance(change.target, MigTarget) else "plan this GPU to change that"
+    )
+    return [
+        f"{instance.placed} was made by another program with {instance.compute[0].multiprocessors} of its "
+        f"{instance.multiprocessors} multiprocessors: {remedy}"
+        for instance in change.gpu.instances
+        if instance.reduced
     ]
 
 

@@ -21,6 +21,7 @@ from nodeagent.report.gpu_outcome import (
     mps_note,
     orphan_notes,
     partition_outcome,
+    reduced_notes,
     unhealthy_note,
     unread_node_note,
 )
@@ -101,6 +102,7 @@ class Outcomes:
                 unread_node_note(work.observation.readings.node, change),
                 unhealthy_note(partitions),
                 *half_made,
+                *reduced_notes(change),
                 *orphan_notes(orphans.get(uuid, ())),
                 mps_note(work.observation.readings.mps, uuid),
                 work.advertised.mode_problems.get(uuid, ""),

@@ -58,7 +58,7 @@ class GpuChange:
     def hardware_differs(self) -> bool:
         """From what the target demands. Slices and whole GPUs are no hardware of their own."""
         if isinstance(self.target, MigTarget):
-            others = any(instance.uuid is None for instance in self.gpu.instances)
+            others = any(instance.uuid is None or instance.reduced for instance in self.gpu.instances)
             return others or self.gpu.layout != self.target.layout
         return isinstance(self.target, Refused)
 
@@ -130,7 +130,9 @@ def _mig(target: MigTarget, judged: JudgedGpu) -> GpuChange:
     gpu = judged.gpu
     by_place = {p.placed: p for p in judged.partitions if p.placed is not None}
     in_use = {place for place, p in by_place.items() if not (p.advertisable and judged.verdict(p).free)}
-    steps = change(gpu.layout, target.layout, in_use)
+    # One with too few multiprocessors is not what is desired: it goes once it is free, and is made in full then.
+    reduced = [instance.placed for instance in gpu.instances if instance.reduced]
+    steps = change(gpu.layout, target.layout.without(reduced), in_use)
     kept = [p for place in steps.keep if (p := by_place.get(place))]
     advertise, unusable = judged.split_advertisable(p for p in kept if p.advertisable)
     # In place, but with compute instances that are not ours: no pod can have it.
@@ -155,7 +157,11 @@ def _mig(target: MigTarget, judged: JudgedGpu) -> GpuChange:
         # Next to what remains once this pass has destroyed what it may.
         create=tuple(place for place in steps.create if not any(gpu.collide(place, other) for other in left)),
         blocking=judged.with_verdicts([*in_the_way, *cut_up, *unusable]),
-        missing=tuple(str(place) for place in target.layout if place not in by_place or by_place[place] in cut_up),
+        missing=tuple(
+            str(place)
+            for place in target.layout
+            if place not in by_place or by_place[place] in cut_up or place in reduced
+        ),
     )
 
 

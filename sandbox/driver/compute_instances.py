@@ -13,9 +13,10 @@ from sandbox.driver.identity import mig_uuid
 from sandbox.driver.state import ComputeInstanceState, GpuInstanceState, GpuState, Machine, busy, next_generation
 from sandbox.driver.status import Refused, Status, require
 
-ONE_SLICE_REV1 = 7  # the full-size compute profile of a one-slice GPU instance with double memory
+ONE_SLICE_REV1 = 7  # all of a one-slice GPU instance with double memory, where that has more multiprocessors than 1g
 SEVEN_SLICE_NVL = 8
 ONE_SLICE_REV2 = 9  # NVML's index of that GPU instance profile
+MOST_OF_ONE_SLICE = 18  # multiprocessors of 1g on the largest cards that have both
 KNOWN_PROFILES = frozenset({0, 1, 2, 3, 4, ONE_SLICE_REV1, SEVEN_SLICE_NVL})
 
 
@@ -52,7 +53,13 @@ PROFILES = {
 
 def compute_profiles(spec: ProfileSpec) -> tuple[ComputeProfile, ...]:
     """By id."""
-    return (_profile(ONE_SLICE_REV1, 1, 0),) if spec.nvml_index == ONE_SLICE_REV2 else PROFILES[spec.compute_slices]
+    larger = (_profile(ONE_SLICE_REV1, 1, 0),) if has_larger_twin(spec) else ()
+    return PROFILES[spec.compute_slices] + larger
+
+
+def has_larger_twin(spec: ProfileSpec) -> bool:
+    """From Hopper on 1g.20gb and its like have more multiprocessors than 1g, and profile 0 leaves some unused."""
+    return spec.nvml_index == ONE_SLICE_REV2 and (spec.sm_count is None or spec.sm_count > MOST_OF_ONE_SLICE)
 
 
 def full_profile(spec: ProfileSpec) -> ComputeProfile:
@@ -124,4 +131,4 @@ def mig_device_uuid(gpu: GpuState, instance: GpuInstanceState, compute: ComputeI
 def mig_device_profile(gpu: GpuState, instance: GpuInstanceState, compute: ComputeInstanceState) -> str:
     """The name NVML prints: `3g.20gb`, or `1c.3g.20gb` where the compute instance is only a part."""
     spec = board_of(gpu).by_name(instance["profile"])
-    return spec.name if compute["size"] >= spec.compute_slices else f"{compute['size']}c.{spec.name}"
+    return spec.name if compute["profile"] == full_profile(spec).id else f"{compute['size']}c.{spec.name}"

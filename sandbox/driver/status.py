@@ -1,8 +1,7 @@
 """NVML's return codes as the simulated driver uses them, with the texts of the real library.
 
 `Refused` carries a code from the state machine to the C boundary, where it becomes the function's return value. The
-texts are those of libnvidia-ml 535.261.03 (`nvmlErrorString`), but for codes that only tests give: there the binding's
-own are near enough.
+texts are those of the real library (`nvmlErrorString`).
 """
 
 from enum import IntEnum
@@ -43,13 +42,13 @@ class Status(IntEnum):
     NO_DATA = 21, "No data"
     VGPU_ECC_NOT_SUPPORTED = 22, "vGPU ECC not supported"
     INSUFFICIENT_RESOURCES = 23, "Insufficient Resources"
-    FREQ_NOT_SUPPORTED = 24, "Frequency not supported"
+    FREQ_NOT_SUPPORTED = 24, "Invalid Frequency"
     ARGUMENT_VERSION_MISMATCH = 25, "Argument version mismatch"
-    DEPRECATED = 26, "Deprecated"
-    NOT_READY = 27, "Not ready"
-    GPU_NOT_FOUND = 28, "GPU not found"
-    INVALID_STATE = 29, "Invalid state"
-    RESET_TYPE_NOT_SUPPORTED = 30, "Reset type not supported"
+    DEPRECATED = 26, "Requested functionality has been deprecated"
+    NOT_READY = 27, "System is not in ready state"
+    GPU_NOT_FOUND = 28, "No supported GPUs were found"
+    INVALID_STATE = 29, "Resource not in correct state to perform requested operation"
+    RESET_TYPE_NOT_SUPPORTED = 30, "Reset type is not supported for given device"
     UNKNOWN = 999, "Unknown Error"
 
 

@@ -22,6 +22,7 @@ from sandbox.driver.compute_instances import (
     compute_profiles,
     create_compute_instance,
     destroy_compute_instance,
+    has_larger_twin,
 )
 from sandbox.driver.state import Machine
 from sandbox.driver.status import Refused, Status, given, require
@@ -43,7 +44,7 @@ def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
     answer = struct_at(info, pynvml.c_nvmlComputeInstanceProfileInfo_v2_t)
     answer.id, answer.sliceCount, answer.instanceCount = profile.id, profile.slices, profile.max_instances
     answer.multiprocessorCount = multiprocessors(board, spec, profile)
-    part = "" if profile.slices >= spec.compute_slices else f"{profile.slices}c."
+    part = "" if answer.multiprocessorCount == board.multiprocessors_of(spec) else f"{profile.slices}c."
     answer.name = f"MIG {part}{spec.name}"
 
 
@@ -96,8 +97,11 @@ def nvmlComputeInstanceGetInfo_v2(machine: Machine, handle: Handle, info: Addres
 
 
 def multiprocessors(board: Board, spec: ProfileSpec, profile: ComputeProfile) -> int:
-    """All of the GPU instance's, or a whole number of TPCs (pairs) for each slice."""
+    """All of the GPU instance's, or those of 1g, or a whole number of TPCs (pairs) for each slice."""
     total = board.multiprocessors_of(spec)
+    if has_larger_twin(spec) and profile.id == 0:
+        one = board.by_nvml_index(0)
+        return board.multiprocessors_of(one) if one is not None else total
     if profile.slices >= spec.compute_slices:
         return total
     return total // spec.compute_slices // 2 * 2 * profile.slices

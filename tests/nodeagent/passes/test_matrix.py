@@ -8,7 +8,7 @@ import pytest
 from nodeagent import hardware
 from sandbox.driver.status import Status
 from tests.nodeagent.driver_calls import CALLS, CLOSES, Kind
-from tests.nodeagent.matrix import Cell, cells, run, table
+from tests.nodeagent.matrix import Cell, cells, run
 
 REQUIRED = [call for call in CALLS if call.kind is Kind.REQUIRED]
 SOME = [
@@ -44,14 +44,6 @@ def test_every_call_of_the_product_is_in_the_matrix() -> None:
     made = {_plain(symbol) for symbol in re.findall(r"NVML\.(nvml\w+)", sources)}
 
     assert made - {CLOSES} == {_plain(call.symbol) for call in CALLS}
-
-
-def test_the_page_has_the_matrix_of_these_calls() -> None:
-    page = Path("docs/reliability.md").read_text()
-    rows = {tuple(row) for row in re.findall(r"^\| `(nvml\w+)` \| (\w+) \| ([\w ]+) \|", page, re.MULTILINE)}
-
-    assert rows == {(call.symbol, str(call.kind), call.gives) for call in CALLS}
-    assert table([])[0] in page
 
 
 def _plain(symbol: str) -> str:

@@ -151,7 +151,8 @@ def test_compute_instances_share_a_gpu_instance(simulate: Simulate) -> None:
         ("A100-40GB", 9, [0, 1, 2]),
         ("A100-40GB", 5, [0, 1, 3]),
         ("A100-40GB", 0, [0, 1, 2, 3, 4]),
-        ("H100-80GB", 15, [7]),  # one slice with double memory has a profile of its own
+        ("H100-80GB", 15, [0, 7]),  # one slice with double memory and more multiprocessors
+        ("A100-40GB", 15, [0]),
         ("H100-80GB", 20, [0]),
     ],
 )
@@ -165,7 +166,10 @@ def test_compute_profiles(simulate: Simulate, key: str, profile_id: int, compute
 
 @pytest.mark.parametrize(
     ("profile_id", "most", "least"),
-    [(15, 7, 0), (0, 4, 8)],  # 1g.20gb: the second profile is listed first; 7g.80gb: it is listed last
+    [
+        (15, 7, 0),
+        (0, 4, 8),
+    ],  # 1g.20gb has both by nature, and the second one is listed first; 7g.80gb by the quirk, last
 )
 def test_compute_variants_offer_a_second_full_size_profile_with_fewer_multiprocessors(
     simulate: Simulate, profile_id: int, most: int, least: int

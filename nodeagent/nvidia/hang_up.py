@@ -12,6 +12,9 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from nodeagent.observed.kubelet import NoAnswer
+from nodeagent.observed.processes import Processes
+
 log = logging.getLogger(__name__)
 
 
@@ -35,13 +38,11 @@ class HangUp:
         return ""
 
     def _processes(self, pod_uid: str, program: str) -> Iterator[int]:
-        # systemd's cgroup driver writes the UID with underscores.
-        names = (pod_uid, pod_uid.replace("-", "_"))
-        for path in self._proc.glob("[0-9]*"):
+        table = Processes(self._proc).scan()
+        for pid in () if isinstance(table, NoAnswer) else table.pods().get(pod_uid, ()):
             try:
-                command = (path / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
-                cgroup = (path / "cgroup").read_text()
+                command = (self._proc / str(pid) / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
             except OSError:
                 continue  # it has ended
-            if pod_uid and command.rpartition("/")[2] == program and any(name in cgroup for name in names):
-                yield int(path.name)
+            if command.rpartition("/")[2] == program:
+                yield pid

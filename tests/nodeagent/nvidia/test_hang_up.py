@@ -6,21 +6,22 @@ from pathlib import Path
 import pytest
 
 from nodeagent.nvidia.hang_up import HangUp
+from tests.nodeagent.proc_tree import ProcTree
 
-UID = "0f1e-22"
+UID = "0f1e2d3c-0000-4000-8000-0123456789ab"
 
 
 def process(proc: Path, pid: int, command: str, cgroup: str) -> None:
-    (proc / str(pid)).mkdir(parents=True)
-    (proc / str(pid) / "cmdline").write_bytes(command.encode().replace(b" ", b"\0") + b"\0")
-    (proc / str(pid) / "cgroup").write_text(f"0::/{cgroup}\n")
+    ProcTree(proc).start(pid, cgroup=f"0::/{cgroup}", program=command.replace(" ", "\0"))
 
 
-@pytest.mark.parametrize("cgroup", ["kubepods/pod0f1e-22/c", "kubepods.slice/kubepods-pod0f1e_22.slice/c.scope"])
+@pytest.mark.parametrize(
+    "cgroup", [f"kubepods/pod{UID}/c", f"kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/c.scope"]
+)
 def test_only_the_program_of_this_pod_is_signalled(tmp_path: Path, cgroup: str) -> None:
     process(tmp_path, 7, "mps-control-daemon", cgroup)
     process(tmp_path, 8, "/usr/bin/config-manager mps-control-daemon", cgroup)
-    process(tmp_path, 9, "/usr/bin/mps-control-daemon", "kubepods/podother/c")
+    process(tmp_path, 9, "/usr/bin/mps-control-daemon", f"kubepods/pod{UID[:-1]}c/c")
     (tmp_path / "10").mkdir()  # it has ended
     sent: list[tuple[int, int]] = []
 

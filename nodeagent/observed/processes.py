@@ -1,0 +1,145 @@
+"""Reads the node's processes from /proc: of which pod each is, and which of them have a device file open.
+
+Takes the host's procfs, returns frozen values, or a `NoAnswer` with the reason. The kernel's cgroup of a process names
+its pod by UID, in the spelling of either cgroup driver and of both cgroup versions; from within a cgroup namespace too,
+where the path is relative and only the reader's own pod has no name. Device files are compared by number, since a
+name is whatever a container calls it. A file is never asked for news: a mount that hangs must not hold up the agent.
+Proves nothing by itself: whether the host's processes are seen at all is asked of the kubelet.
+"""
+
+import ctypes
+import os
+import re
+import struct
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.observed.kubelet import NoAnswer
+
+SCAN_SECONDS = 5.0
+"""A node with so many processes that this does not suffice is one of which nothing is known."""
+_POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?=[./\s]|$)", re.M)
+"""`pod<UID>` of cgroupfs, or `kubepods-burstable-pod<UID>.slice` of systemd, with underscores. A static pod's UID is a
+hash without dashes."""
+_STATX = struct.Struct("@28xH98xII120x")
+"""Mode, and both device numbers, in `struct statx`."""
+_AT_FDCWD, _WITHOUT_NEWS, _BASIC = -100, 0x4000, 0x7FF
+_CHARACTER_DEVICE, _FILE_TYPE = 0o020000, 0o170000
+DeviceNumber = tuple[int, int]
+"""Major and minor of a character device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One that lives: a zombie without threads has nothing open any more."""
+
+    pid: int
+    program: str
+    """The first 15 bytes of its name."""
+    pods: frozenset[str] = frozenset()
+    """UIDs in its cgroups: none for a process of the host, several for a pod within a pod."""
+    began_at: float = 0.0
+    """Epoch seconds; 0 where it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessTable:
+    """One moment; by process id."""
+
+    processes: tuple[Process, ...] = ()
+
+    def pods(self) -> Mapping[str, tuple[int, ...]]:
+        """Process ids by pod UID."""
+        found: dict[str, tuple[int, ...]] = {}
+        for process in self.processes:
+            for uid in process.pods:
+                found[uid] = (*found.get(uid, ()), process.pid)
+        return found
+
+
+class Processes:
+    """One per agent; keeps nothing."""
+
+    def __init__(self, proc: Path = Path("/proc"), *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._proc, self._clock = proc, clock
+
+    def scan(self) -> ProcessTable | NoAnswer:
+        """All of them."""
+        deadline = self._clock() + SCAN_SECONDS
+        found = []
+        try:
+            booted_at = self._booted_at()
+            for pid in self._pids():
+                if self._clock() > deadline:
+                    return NoAnswer(reason=f"reading the node's processes took longer than {SCAN_SECONDS:g} s")
+                if (process := self._read(pid, booted_at)) is not None:
+                    found.append(process)
+        except (OSError, ValueError, IndexError) as error:
+            return NoAnswer(reason=f"the node's processes cannot be read: {error!r}")
+        return ProcessTable(processes=tuple(found))
+
+    def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer:
+        """Those that have one of these devices open."""
+        deadline = self._clock() + SCAN_SECONDS
+        table = self.scan()
+        if isinstance(table, NoAnswer):
+            return table
+        found = []
+        for process in table.processes:
+            if self._clock() > deadline:
+                return NoAnswer(reason=f"reading the processes' open files took longer than {SCAN_SECONDS:g} s")
+            try:
+                if any(number in numbers for number in self._open_devices(process.pid)):
+                    found.append(process)
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended
+            except OSError as error:
+                return NoAnswer(reason=f"the open files of process {process.pid} cannot be read: {error}")
+        return tuple(found)
+
+    def _pids(self) -> list[int]:
+        return sorted(int(name) for name in os.listdir(self._proc) if name.isdecimal())
+
+    def _read(self, pid: int, booted_at: float) -> Process | None:
+        folder = self._proc / str(pid)
+        try:
+            cgroup = (folder / "cgroup").read_text(errors="replace")
+            stat = (folder / "stat").read_text(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return None  # it has ended
+        # The name may hold anything, parentheses too.
+        program, _, rest = stat.partition("(")[2].rpartition(")")
+        state, *fields = rest.split()
+        # The first thread of a process may have ended before the others.
+        if state in "ZX" and int(fields[16]) <= 1:
+            return None
+        return Process(
+            pid=pid,
+            program=program,
+            pods=frozenset(uid.replace("_", "-") for uid in _POD.findall(cgroup)),
+            began_at=booted_at and booted_at + int(fields[18]) / os.sysconf("SC_CLK_TCK"),
+        )
+
+    def _booted_at(self) -> float:
+        try:
+            rows = (self._proc / "stat").read_text().splitlines()
+        except FileNotFoundError:
+            return 0.0
+        return next((float(row.split()[1]) for row in rows if row.startswith("btime ")), 0.0)
+
+    def _open_devices(self, pid: int) -> Iterator[DeviceNumber]:
+        folder = self._proc / str(pid) / "fd"
+        for name in os.listdir(folder):
+            if (number := _device_number(folder / name)) is not None:
+                yield number
+
+
+def _device_number(path: Path) -> DeviceNumber | None:
+    """Of what the link leads to; None where that is no character device, or closed meanwhile."""
+    answer = ctypes.create_string_buffer(_STATX.size)
+    if ctypes.CDLL(None).statx(_AT_FDCWD, os.fsencode(path), _WITHOUT_NEWS, _BASIC, answer):
+        return None
+    mode, major, minor = _STATX.unpack(answer.raw)
+    return (major, minor) if mode & _FILE_TYPE == _CHARACTER_DEVICE else None

@@ -1,0 +1,142 @@
+"""Of which pod a process is, in every spelling of a cgroup, and which processes have a device open."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nodeagent.observed.kubelet import NoAnswer
+from nodeagent.observed.processes import Process, Processes, ProcessTable
+from tests.nodeagent.proc_tree import BOOTED_AT, HOST, LAYOUTS, ProcTree
+
+UID = "0f1e2d3c-0000-4000-8000-0123456789ab"
+OTHER = "0f1e2d3c-0000-4000-8000-0123456789ac"
+STATIC = "0123456789abcdef0123456789abcdef"
+NULL, ZERO = (1, 3), (1, 5)
+
+
+def scan(tree: ProcTree) -> ProcessTable:
+    found = Processes(tree.root).scan()
+    assert isinstance(found, ProcessTable)
+    return found
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> ProcTree:
+    return ProcTree(tmp_path / "proc")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("uid", [UID, STATIC])
+def test_a_cgroup_names_its_pod(tree: ProcTree, layout: str, uid: str) -> None:
+    tree.start(7, uid, layout=layout)
+    tree.start(8, OTHER, layout=layout)
+    tree.start(9)
+
+    assert scan(tree).pods() == {uid: (7,), OTHER: (8,)}
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        HOST,
+        "0::/podruntime.slice/kubelet.service",
+        f"0::/machine.slice/libpod-{STATIC}{STATIC}.scope",
+        f"0::/machine.slice/machine-libpod_pod_{STATIC}{STATIC}.slice/x",
+        f"0::/docker/{STATIC}{STATIC}",
+        "0::/",
+    ],
+)
+def test_other_cgroups_name_none(tree: ProcTree, cgroup: str) -> None:
+    tree.start(7, cgroup=cgroup)
+
+    assert [process.pods for process in scan(tree).processes] == [frozenset()]
+
+
+def test_a_pod_within_a_pod_is_of_both(tree: ProcTree) -> None:
+    tree.start(7, cgroup=f"0::/kubepods/pod{UID}/c/kubelet/kubepods/pod{OTHER}/d")
+
+    assert set(scan(tree).pods()) == {UID, OTHER}
+
+
+@pytest.mark.parametrize(
+    ("state", "threads", "lives"), [("Z", 1, False), ("X", 0, False), ("Z", 3, True), ("D", 1, True)]
+)
+def test_a_zombie_is_no_process_unless_other_threads_run(tree: ProcTree, state: str, threads: int, lives: bool) -> None:
+    tree.start(7, UID, state=state, threads=threads, program="a) Z (b")
+
+    assert (UID in scan(tree).pods()) is lives
+
+
+def test_one_that_ends_meanwhile_is_passed_over(tree: ProcTree) -> None:
+    tree.start(7, UID, began_seconds=5)
+    (tree.root / "8").mkdir()
+    (tree.root / "self").mkdir()
+
+    (found,) = scan(tree).processes
+
+    assert found == Process(pid=7, program="python", pods=frozenset({UID}), began_at=BOOTED_AT + 5)
+
+
+def test_what_cannot_be_read_proves_nothing(tree: ProcTree) -> None:
+    assert isinstance(Processes(tree.root / "nowhere").scan(), NoAnswer)
+    tree.start(7, UID)
+    (tree.root / "7" / "stat").write_text("garbage")
+    assert isinstance(Processes(tree.root).scan(), NoAnswer)
+    (tree.root / "7" / "stat").unlink()
+    (tree.root / "7" / "stat").mkdir()
+    assert isinstance(Processes(tree.root).scan(), NoAnswer)
+
+
+def test_a_scan_has_a_bound(tree: ProcTree) -> None:
+    tree.start(7, UID)
+    seconds = iter(range(0, 1000, 6))
+    found = Processes(tree.root, clock=lambda: float(next(seconds))).scan()
+
+    assert found == NoAnswer(reason="reading the node's processes took longer than 5 s")
+
+
+def test_open_devices_are_compared_by_number(tree: ProcTree, tmp_path: Path) -> None:
+    alias = tmp_path / "any name"
+    alias.symlink_to("/dev/null")
+    tree.start(7, UID, files=["/dev/zero", "/etc/hostname", "/nowhere"])
+    tree.start(8, files=[str(alias)], program="dcgm")
+    processes = Processes(tree.root)
+
+    def pids(*numbers: tuple[int, int]) -> list[int]:
+        found = processes.holders(numbers)
+        assert not isinstance(found, NoAnswer)
+        return [process.pid for process in found]
+
+    assert (pids(NULL), pids(ZERO), pids(NULL, ZERO), pids((195, 0))) == ([8], [7], [7, 8], [])
+    (tree.root / "8" / "fd" / "0").unlink()
+    (tree.root / "8" / "fd").rmdir()
+    assert pids(NULL, ZERO) == [7]
+    (tree.root / "8" / "fd").touch()
+    assert isinstance(processes.holders([NULL]), NoAnswer)
+
+
+def test_the_kernels_own_procfs() -> None:
+    """A process with /dev/zero open, and as a zombie after its end."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", "f = open('/dev/zero'); print(flush=True); input()"], stdin=-1, stdout=-1
+    )
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        found = Processes().holders([ZERO])
+        assert not isinstance(found, NoAnswer)
+        (mine,) = (process for process in found if process.pid == child.pid)
+        assert abs(mine.began_at - time.time()) < 60
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        table = Processes().scan()
+        assert isinstance(table, ProcessTable)
+        assert child.pid not in {process.pid for process in table.processes}
+    finally:
+        child.kill()
+        child.communicate()

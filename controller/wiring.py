@@ -84,6 +84,7 @@ class Controller:
             deadlines=_deadlines(settings),
             informers=informers,
             awake=lifetime.awake,
+            wall=time.time,
         )
         self._watches = watches = Watches(
             api, self.state, namespace=settings.namespace, agent_silent_seconds=settings.agent_silent_seconds

@@ -49,6 +49,7 @@ def _pod(raw: Raw) -> PodView:
         phase=status.get("phase") or "Pending",
         priority=spec.get("priority") or 0,
         created=epoch_seconds(metadata.get("creationTimestamp")),
+        pending_since=0 if node else _pending_since(metadata),
         requests=requests,
         gpu=tuple((resource, number) for resource, number in requests if classify(resource) is not None),
         most_mps_per_container=most_mps_per_container(spec),
@@ -110,6 +111,15 @@ def _is_unschedulable(condition: Raw) -> bool:
         and condition.get("status") == "False"
         and condition.get("reason") == "Unschedulable"
     )
+
+
+def _pending_since(metadata: Raw) -> int:
+    """Before a gate was removed the pod did not wait for a place, and its removal is a change of the spec.
+
+    Never before the creation, which no client can choose.
+    """
+    changes = (entry.get("time") for entry in metadata.get("managedFields") or () if not entry.get("subresource"))
+    return max(epoch_seconds(metadata.get("creationTimestamp")), *(epoch_seconds(time) for time in changes if time), 0)
 
 
 def _nomination_ours(metadata: Raw) -> bool:

@@ -16,6 +16,7 @@ from controller.cache.bind_failures import BindFailures
 from controller.cache.informers import Informers
 from controller.cache.plans import PlanStore
 from controller.cache.pods import PodStore
+from controller.cache.reservation_turns import ReservationTurns
 from controller.cache.triggers import has_gpus
 from controller.cache.unreadable import UnreadableObjects
 from controller.model.serving import arrange
@@ -49,19 +50,24 @@ class Known:
         clock: Callable[[], float],
         deadlines: Deadlines,
         informers: Informers,
+        wall: Callable[[], float],
     ) -> None:
-        """`informers` have what filters read besides pods and nodes."""
+        """`informers` have what filters read besides pods and nodes; `wall` is the time of the API server's objects."""
         self._clock = clock
         self._ageing_seconds = deadlines.ageing_seconds
         self._informers = informers
         self._lock = threading.RLock()
         self._scheduler_names, self._options = options.scheduler_names, options
-        self._pods = PodStore(default_spread=any(profile.default_spread for profile in options.profiles.values()))
+        self._pods = PodStore(
+            default_spread=any(profile.default_spread for profile in options.profiles.values()),
+            waited_seconds=lambda pod: max(0.0, wall() - pod.pending_since),
+        )
         self._plans = PlanStore(
             agent_silent_seconds=deadlines.agent_silent_seconds, under_way_seconds=deadlines.under_way_seconds
         )
         self._leases = AgentLeases()
         self._bind_failures = BindFailures(bind_seconds=deadlines.bind_seconds)
+        self._turns = ReservationTurns()
         self._unreadable = UnreadableObjects()
         self._nodes: dict[str, NodeView] = {}
         self._node_gone_at: dict[str, float] = {}
@@ -89,6 +95,7 @@ class Known:
             bind_failures = self._bind_failures.backing_off(self._clock())
             judged = [(pod, self._pods.judged[pod.key]) for pod in pending]
             aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
+            resting, begun = self._turns.resting(self._clock()), self._turns.begun
         return Snapshot(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
             pods=tuple(sorted(pods, key=POD_ORDER)),
@@ -96,6 +103,8 @@ class Known:
             plans=tuple(sorted(plans, key=PLAN_ORDER)),
             reservations=reservations,
             aged=aged,
+            resting=resting,
+            begun=begun,
             bind_failures=bind_failures,
             finished_gangs=finished_gangs,
             context=self._informers.context(),

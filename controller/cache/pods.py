@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from controller.cache.triggers import counts_differently, preempts_on, same_request
+from controller.model.demand import Demand
 from controller.model.phases import FINISHED
 from controller.model.serving import Judged, Serving, judge, wants_planning
 from controller.model.views import PodKey, PodView
@@ -39,8 +40,13 @@ class PodChange:
 class PodStore:
     """All unfinished pods of the cluster."""
 
-    def __init__(self, *, default_spread: bool) -> None:
-        """`default_spread`: a scheduler spreads pods that have no constraints of their own."""
+    def __init__(self, *, default_spread: bool, waited_seconds: Callable[[PodView], float] = lambda _pod: 0.0) -> None:
+        """`default_spread`: a scheduler spreads pods that have no constraints of their own.
+
+        `waited_seconds`: how long a pod that is observed first, or differently, has been so at least: a controller that
+        was restarted has not seen it.
+        """
+        self._waited_seconds = waited_seconds
         self._default_spread = default_spread
         self._serving = Serving()
         self._reservations: dict[str, str] = {}
@@ -57,6 +63,8 @@ class PodStore:
         """Uids of pending pods, and since when they are."""
         self.demands: dict[str, float] = {}
         """Uids of pending pods that planning can serve, or must give a reason for, and since when."""
+        self._served_since: dict[str, float] = {}
+        """Uids of pending pods that planning serves, and since when it could."""
         self._constrained: set[str] = set()
         """Those of them whose own constraints depend on other pods."""
         self.gpu_pods: dict[str, dict[PodKey, PodView]] = {}
@@ -89,6 +97,7 @@ class PodStore:
             (self.bound if new.node else self.pending)[key] = new
             if not new.node:
                 self.judged[key] = judge(new, self._serving)
+                self._note_served(new, waited_seconds=self._waited_seconds(new))
                 self._came_at.setdefault(new.uid, now)
             if new.node and new.gpu:
                 self.gpu_pods.setdefault(new.node, {})[key] = new
@@ -107,6 +116,7 @@ class PodStore:
         for pod in self.pending.values():
             self.judged[pod.key] = judge(pod, serving)
             was_demanded = pod.uid in self.demands
+            self._note_served(pod, waited_seconds=0.0)
             if self._demand(pod):
                 change = PodChange() if was_demanded else PodChange(demand=pod.uid)
             else:
@@ -135,8 +145,14 @@ class PodStore:
         return {uid: node for uid, node in found.items() if node is not None}
 
     def waiting_since(self, moment: float) -> frozenset[str]:
-        """Uids of pods that have waited since then or longer."""
-        return frozenset(uid for uid, since in self.demands.items() if since <= moment)
+        """Uids of pods that have waited for a place since then or longer; behind a gate, or unserved, none does."""
+        return frozenset(uid for uid, since in self._served_since.items() if since <= moment and uid in self.demands)
+
+    def _note_served(self, pod: PodView, *, waited_seconds: float) -> None:
+        if isinstance(self.judged[pod.key], Demand):
+            self._served_since.setdefault(pod.uid, self._now - waited_seconds)
+        else:
+            self._served_since.pop(pod.uid, None)
 
     def to_plan(self, node_exists: Callable[[str], bool], moment: float) -> list[PodView]:
         """Pending pods; without the nomination of another to a missing node, or one that is older than `moment`."""
@@ -195,6 +211,7 @@ class PodStore:
         self._nominated.pop(old.uid, None)
         self._preempting.pop(old.uid, None)
         self._came_at.pop(old.uid, None)
+        self._served_since.pop(old.uid, None)
         if old.gang and old.node and old.gpu and not old.deleting:
             self._finished_gangs.add((old.namespace, old.gang))
         done = self._end_demand(old.uid)
@@ -229,6 +246,7 @@ class PodStore:
         And the constraints of others see one pod more.
         """
         done = self._end_demand(new.uid)
+        self._served_since.pop(new.uid, None)
         reserved = (self._reservations.pop(new.uid, ""), preempts_on(old) if old is not None else "")
         elsewhere = next((node for node in reserved if node not in ("", new.node)), "")
         as_planned = new.node in reserved and not self.needs_all_nodes()

@@ -18,6 +18,7 @@ from controller.cache.informers import FixedInformers, Informers
 from controller.cache.pods import PodChange
 from controller.cache.triggers import has_gpus, lacks_held, odd_names, shares_due
 from controller.model.equal_shares import most_units
+from controller.model.results import ReservedFor
 from controller.model.serving import Serving
 from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
 
@@ -44,9 +45,10 @@ class State(Known):
         deadlines: Deadlines = DEADLINES,
         informers: Informers = NO_INFORMERS,
         awake: threading.Event | None = None,
+        wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`awake` is set when something has changed."""
-        super().__init__(options=options, clock=clock, deadlines=deadlines, informers=informers)
+        """`awake` is set when something has changed. Without `wall` no pod has waited before it was observed."""
+        super().__init__(options=options, clock=clock, deadlines=deadlines, informers=informers, wall=wall)
         self._window = window
         self._awake = awake or threading.Event()
         self._dra_resources = informers.dra_resources()
@@ -177,6 +179,11 @@ class State(Known):
             found = set(ready)
             pods = [pod for pod in self._pods.pending.values() if pod.uid in found]
             self._bind_failures.assigned([(pod, reservations[pod.uid]) for pod in pods], self._clock())
+
+    def note_reserved(self, reserved: ReservedFor | None) -> None:
+        """The GPU that the pass which has just ended keeps for an aged pod."""
+        with self._lock:
+            self._turns.note(reserved, {pod.uid for pod in self._pods.pending.values()}, self._clock())
 
     def withdraw_reservations(self, uids: Collection[str]) -> None:
         """Drop the reservations of these pods: the plans that they rest on were not written."""

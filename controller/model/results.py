@@ -106,6 +106,18 @@ class Unplaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReservedFor:
+    """The GPU that this pass has kept for an aged pod without a place."""
+
+    uid: str
+    node: str
+    gpu: int
+    """Its index."""
+    holders: tuple[str, ...]
+    """Partitions that have to be released, each with its holder; sorted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """What the pass did, for metrics and the log line. `requested`: partitions per resource, served or not."""
 
@@ -134,4 +146,5 @@ class PlanningResult:
     remarks: tuple[str, ...] = ()
     """What this pass could not do, for the log: a bound that could not be computed, work that was cut short."""
     bound: int = 0
+    reserved: ReservedFor | None = None
     counts: Counts = field(default_factory=Counts)

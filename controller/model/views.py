@@ -78,6 +78,7 @@ class PodView:
     deleting: bool = False
     owner_kind: str = ""
     owner_name: str = ""
+    pending_since: int = 0  # seconds since 1970: its creation, or the last change of anything but its status
     gang: str = ""  # pods of one gang run together or not at all; its name within the namespace
     gang_size: int = 0  # how many must run together; 0: as many as there are
     gang_api: str = ""  # API group of the PodGroup that says so as well, and outranks it; empty: there is none

@@ -86,6 +86,8 @@ def search(
 
     rules = Rules(
         aged=snapshot.aged,
+        resting=snapshot.resting,
+        begun=snapshot.begun,
         stocks=stocks,
         bound={pod.title: pod for pod in snapshot.pods if pod.gpu} if snapshot.aged else {},
         reservations=_reservations(snapshot),

@@ -1,11 +1,12 @@
 """Reserves one GPU for the pod that has waited longest, so that smaller pods cannot starve it.
 
 Takes the board after a level was placed. Of the level's aged pods without a place, the oldest gets the GPU with the
-fewest holders of all that could hold it: younger pods of this level are taken off that GPU, and where the aged pod fits
-then, it is placed. Otherwise the GPU, and the pod's CPU and memory on its node, are kept from every pod that is placed
-later in the pass. Nothing is remembered: no new pod comes to that GPU, so that its holders only become fewer and the
-next pass finds it again. Never moves a pod that is bound or has a reservation, or one of a higher priority. Gangs and
-pods whose partitions need several GPUs get no reservation.
+fewest holders of all that could hold it, on a node where it fits once these have gone: younger pods of this level are
+taken off that GPU, and where the aged pod fits then, it is placed. Otherwise the GPU, and the pod's CPU and memory on
+its node, are kept from every pod that is placed later in the pass. Nothing is remembered here: no new pod comes to that
+GPU, so that its holders only become fewer and the next pass finds it again; the snapshot says whose turn is over. Never
+moves a pod that is bound or has a reservation, or one of a higher priority. Gangs and pods whose partitions need
+several GPUs get no reservation.
 """
 
 from collections import Counter
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from controller.model.capacity import Capacity
 from controller.model.demand import demand_of
+from controller.model.results import ReservedFor
 from controller.model.views import PartitionView, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
@@ -38,6 +40,10 @@ class Ageing:
 
     aged: Collection[str]
     """Uids of pods that have waited too long."""
+    resting: Collection[str]
+    """Those of them for which no GPU is reserved now."""
+    begun: ReservedFor | None
+    """A reservation that stays on its GPU, since holders have left it already."""
     stocks: Sequence[NodeStock]
     bound: Mapping[str, PodView]
     """Those that may hold a partition, by title."""
@@ -67,7 +73,8 @@ def reserve_gpu(board: Board, assignments: Sequence[Assignment], ageing: Ageing)
 
 
 def _may_reserve(assignment: Assignment, ageing: Ageing) -> bool:
-    return assignment.tried and assignment.pod.uid in ageing.aged and not assignment.pod.gang
+    uid = assignment.pod.uid
+    return assignment.tried and uid in ageing.aged and uid not in ageing.resting and not assignment.pod.gang
 
 
 def _age(assignment: Assignment) -> tuple[int, tuple[str, str]]:
@@ -82,9 +89,13 @@ def _yields(one: Assignment, to: Assignment, ageing: Ageing) -> bool:
 
 
 def _nearest(board: Board, assignment: Assignment, yielding: Sequence[Assignment], ageing: Ageing) -> Device | None:
-    """The GPU that could hold all its partitions with the fewest holders; nodes that have the capacity come first."""
+    """The GPU that could hold all its partitions with the fewest holders; nodes that have the capacity come first.
+
+    One that holders have left for this pod's sake comes before all: two GPUs would empty in turns, and neither whole.
+    """
     leaving = Counter(id(device) for one in yielding for device, _ in one.taken)
-    found: list[tuple[tuple[bool, int, int, int], Device]] = []
+    found: list[tuple[tuple[bool, bool, int, int, int], Device]] = []
+    begun = (ageing.begun.uid, ageing.begun.node, ageing.begun.gpu) if ageing.begun is not None else None
     able: dict[tuple[int, int, Layout], bool] = {}  # by pool, model and failed places: thousands of GPUs are alike
     for node in (node for group in assignment.groups for node in board.groups[group].nodes):
         stock = ageing.stocks[node]
@@ -100,7 +111,8 @@ def _nearest(board: Board, assignment: Assignment, yielding: Sequence[Assignment
                 able[alike] = could_hold_with(assignment, device, stock, (), board)
             if able[alike]:
                 holders = len(gpu.staying) + len(device.parts) - leaving[id(device)]
-                found.append(((lacks_capacity, holders, node, device.gpu), device))
+                kept = (assignment.pod.uid, stock.name, gpu.view.index) == begun
+                found.append(((not kept, lacks_capacity, holders, node, device.gpu), device))
     found.sort(key=lambda each: each[0])
     return next(
         (

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from controller.model.demand import DemandSet, total_wants
-from controller.model.results import Counts, Placed, PlanningResult, Supply, Unplaced
+from controller.model.results import Counts, Placed, PlanningResult, ReservedFor, Supply, Unplaced
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Device, Part, Reach
@@ -33,6 +33,7 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
         unplaced=unplaced,
         bound=finished.bound,
         remarks=tuple(finished.remarks),
+        reserved=_reserved(finished),
         counts=Counts(
             demands=len(assignments),
             placed_existing=supplies[Supply.EXISTING],
@@ -46,6 +47,16 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
             placed_by=tuple(finished.placed_by.items()),
         ),
     )
+
+
+def _reserved(finished: Finished) -> ReservedFor | None:
+    if finished.reservation is None:
+        return None
+    assignment, device = finished.reservation.assignment, finished.reservation.device
+    stock = finished.stocks[device.node]
+    gpu = stock.gpus[device.gpu]
+    holders = sorted(f"{part.resource} at {part.start} {part.id}: {part.pod}" for part in gpu.staying)
+    return ReservedFor(uid=assignment.pod.uid, node=stock.name, gpu=gpu.view.index, holders=tuple(holders))
 
 
 def _requested(demands: DemandSet) -> tuple[tuple[str, int], ...]:

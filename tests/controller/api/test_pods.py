@@ -37,6 +37,7 @@ def test_a_pending_pod() -> None:
         uid="uid-p",
         priority=7,
         created=1767323045,
+        pending_since=1767323045,
         requests=((SLICE, 1),),
         gpu=((SLICE, 1),),
         tolerations=(Toleration(key="nvidia.com/gpu", operator="Exists"), Toleration(key="k", value="v")),

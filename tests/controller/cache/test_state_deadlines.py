@@ -3,7 +3,10 @@
 import pytest
 
 from controller.cache.heartbeats import Heartbeats
-from tests.builders.objects import condition, item, node, plan, pod
+from controller.cache.state import State
+from controller.model.results import ReservedFor
+from controller.model.views import PlannerOptions
+from tests.builders.objects import Json, condition, item, node, plan, pod
 from tests.controller.cache.state_bench import READY, StateBench, settled
 
 
@@ -150,6 +153,74 @@ def test_pods_age_while_they_wait() -> None:
 
     bench.gone("a")
     assert not bench.state.snapshot().aged
+
+
+def restarted(wall: float) -> StateBench:
+    """As after a restart of the controller at this second."""
+    bench = StateBench()
+    bench.state = State(window=bench.window, options=PlannerOptions(), clock=bench.clock, wall=lambda: wall)
+    return bench
+
+
+CREATED = 1_767_225_600
+"""2026-01-01T00:00:00Z"""
+
+
+def changed_at(time: str, **fields: str) -> Json:
+    raw = pod("a")
+    raw["metadata"] |= {
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "managedFields": [{"manager": "m", "operation": "Update", "time": time, **fields}],
+    }
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "waited", "aged"),
+    [
+        (changed_at("2026-01-01T00:00:00Z"), 599, False),
+        (changed_at("2026-01-01T00:00:00Z"), 600, True),
+        # A gate was removed, or the spec changed otherwise: before that it did not wait for a place.
+        (changed_at("2026-01-01T01:00:00Z"), 3600 + 599, False),
+        (changed_at("2026-01-01T01:00:00Z"), 3600 + 600, True),
+        # The scheduler's own writes are no change of the pod.
+        (changed_at("2026-01-01T01:00:00Z", subresource="status"), 600, True),
+        # Nobody's entry makes a pod older than it is.
+        (changed_at("2020-01-01T00:00:00Z"), 599, False),
+    ],
+)
+def test_pods_have_aged_before_a_restart(raw: Json, waited: int, aged: bool) -> None:
+    bench = restarted(CREATED + waited)
+    bench.pod(raw)
+
+    assert bool(bench.state.snapshot().aged) is aged
+
+
+def test_time_behind_a_gate_is_no_age() -> None:
+    bench = restarted(CREATED + 10_000)
+    gated = changed_at("2026-01-01T00:00:00Z")
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/gate"}]
+    bench.pod(gated)
+    assert not bench.state.snapshot().aged
+
+    opened = changed_at("2026-01-01T02:46:40Z")  # 10,000 s after its creation
+    bench.pod(opened)
+    assert not bench.state.snapshot().aged
+    bench.clock.now += 600
+    assert bench.state.snapshot().aged
+
+
+def test_the_pod_whose_reservation_was_given_up_rests() -> None:
+    bench = StateBench()
+    bench.pod(pod("a"))
+    reserved = ReservedFor(uid="uid-a", node="n1", gpu=0, holders=("a holder",))
+    bench.state.note_reserved(reserved)
+    bench.clock.now += 1800
+    bench.state.note_reserved(reserved)
+
+    assert bench.state.snapshot().resting == {"uid-a"}
+    bench.clock.now += 600
+    assert not bench.state.snapshot().resting
 
 
 def test_ages_of_what_is_gone() -> None:

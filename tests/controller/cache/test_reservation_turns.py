@@ -1,0 +1,107 @@
+"""Whose turn it is to have a GPU reserved: given up without progress, kept once it has begun, back after a pause."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from controller.cache.reservation_turns import (
+    BEGUN_SECONDS,
+    FIRST_PAUSE_SECONDS,
+    FREE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    UNCHANGED_SECONDS,
+    ReservationTurns,
+)
+from controller.model.results import ReservedFor
+
+
+def held(*holders: str, uid: str = "large", gpu: int = 0) -> ReservedFor:
+    return ReservedFor(uid=uid, node="n1", gpu=gpu, holders=holders)
+
+
+class Turns:
+    """Turns on one clock, noted once a minute."""
+
+    def __init__(self) -> None:
+        self.turns = ReservationTurns()
+        self.now = 0.0
+        self.pending = {"large", "other"}
+
+    def note(self, reserved: ReservedFor | None, seconds: float = 0.0) -> bool:
+        """Whether the large pod rests after as long."""
+        end = self.now + seconds
+        while True:
+            self.turns.note(reserved, self.pending, self.now)
+            if self.now >= end:
+                return "large" in self.turns.resting(self.now)
+            self.now += min(60.0, end - self.now)
+
+    def rests_for(self) -> float:
+        start = self.now
+        while "large" in self.turns.resting(self.now):
+            self.now += 60.0
+        return self.now - start
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "seconds"),
+    [
+        ((), (), FREE_SECONDS),
+        (("a", "b"), ("a", "b"), UNCHANGED_SECONDS),
+        (("a", "b"), ("b",), BEGUN_SECONDS),
+    ],
+    ids=["nothing holds it", "no holder leaves", "a holder has left"],
+)
+def test_a_reservation_is_given_up_after(before: Iterable[str], after: Iterable[str], seconds: float) -> None:
+    turns = Turns()
+    turns.note(held(*before))
+    assert not turns.note(held(*after), seconds - 60)
+    assert turns.note(held(*after), 60)
+
+
+def test_each_holder_that_leaves_is_progress() -> None:
+    turns = Turns()
+    turns.note(held("a", "b", "c"), UNCHANGED_SECONDS - 60)
+    turns.note(held("b", "c"), BEGUN_SECONDS - 60)
+    assert not turns.note(held("c"), BEGUN_SECONDS - 60)
+    assert turns.note(held("c"), 60)
+
+
+def test_a_holder_that_comes_or_another_gpu_is_no_progress() -> None:
+    turns = Turns()
+    turns.note(held("a"), UNCHANGED_SECONDS / 2)
+    turns.note(held("a", "b"))
+    assert turns.note(held("c", gpu=1), UNCHANGED_SECONDS / 2)
+
+
+def test_the_pause_doubles_up_to_a_limit() -> None:
+    turns = Turns()
+    pauses = []
+    for _ in range(8):
+        turns.note(held("a"), UNCHANGED_SECONDS)
+        pauses.append(turns.rests_for())
+    assert pauses[:3] == [FIRST_PAUSE_SECONDS, 2 * FIRST_PAUSE_SECONDS, 4 * FIRST_PAUSE_SECONDS]
+    assert pauses[-1] == LONGEST_PAUSE_SECONDS
+
+
+def test_the_next_pod_has_a_turn_of_its_own_meanwhile() -> None:
+    turns = Turns()
+    turns.note(held("a"), UNCHANGED_SECONDS)
+    turns.note(held("a", uid="other"), UNCHANGED_SECONDS - 60)
+    assert turns.turns.resting(turns.now) == frozenset()
+    turns.note(held("a", uid="other"), 60)
+    assert turns.turns.resting(turns.now) == {"other"}
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    turns = Turns()
+    turns.note(held("a"), UNCHANGED_SECONDS)
+    turns.pending = {"other"}
+    assert not turns.note(None)
+
+
+def test_a_pass_without_a_reservation_ends_the_turn() -> None:
+    turns = Turns()
+    turns.note(held("a"), UNCHANGED_SECONDS - 60)
+    turns.note(None)
+    assert not turns.note(held("a"), UNCHANGED_SECONDS - 60)

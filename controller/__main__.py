@@ -17,6 +17,7 @@ from controller.config.settings import load_settings, read_settings
 from controller.planning import plan
 from controller.wiring import Controller
 from kube import clients, logs
+from kube.file_limit import raise_file_limit
 from kube.settings import SettingsError
 from kube.signals import call_when_ended
 from partitioning import __version__
@@ -33,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (SettingsError, clients.UnusableConfigError) as error:
         return _unusable(str(error))
     logs.log_to_stderr(settings.log_level, settings.log_format)
+    raise_file_limit()
     try:
         controller = Controller(api, settings, planner=plan, identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}")
     except SettingsError as error:

@@ -30,22 +30,26 @@ from controller.cache.state import State
 from controller.cache.watches import Watches
 from controller.config.options import Planner, planner_options, warn_about_geometries
 from controller.config.scheduler_source import SourceWatch
-from controller.config.settings import Settings
+from controller.config.settings import LOOPBACK, Settings
 from controller.lifetime import Lifetime
 from controller.loop import Loop, Parts
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from crds.v1alpha1.names import CONTROLLER_LEASE, CONTROLLER_MANAGER
+from kube.access import Access
 from kube.clients import Client
 from kube.events import EventRecorder
 from kube.leases import Elector, LeaseTiming
-from kube.serve import Server, check_page, json_page, metrics_page
+from kube.serve import Private, Server, check_page, json_page, metrics_page
 from kube.telemetry import PlumbingGauges, RequestMetrics, export_build
 from partitioning import __version__
 
 EVENTS = 20_000
 """How many may wait to be written: one pass of a large cluster may report on every pending pod."""
+
+READS_ALL_PODS = {"verb": "list", "resource": "pods"}
+"""In all namespaces, as no namespace is given: what who reads `/decisions` must be allowed to."""
 
 
 class Controller:
@@ -100,7 +104,7 @@ class Controller:
         plan = warn_about_geometries(planner, options)
         parts = _parts(environment, settings, window, lambda snapshot: plan(snapshot, options), self._recorder)
         self._loop = Loop(parts, lifetime=lifetime, synced=watches.current)
-        self._server = _server(settings, self.metrics, watches, self._loop)
+        self._server = _server(api, settings, self.metrics, watches, self._loop)
 
     def _export(
         self, api: ApiClient, options: PlannerOptions, window: Batcher[str], clock: Callable[[], float]
@@ -222,7 +226,9 @@ def _parts(
     )
 
 
-def _server(settings: Settings, metrics: Metrics, watches: Watches, loop: Loop) -> Server:
+def _server(api: ApiClient, settings: Settings, metrics: Metrics, watches: Watches, loop: Loop) -> Server:
+    decisions = json_page(loop.decisions)
+    access = Access(api, READS_ALL_PODS, "list pods in all namespaces")
     return Server(
         settings.metrics_address,
         settings.metrics_port,
@@ -230,6 +236,7 @@ def _server(settings: Settings, metrics: Metrics, watches: Watches, loop: Loop) 
             "/metrics": metrics_page(metrics.registry),
             "/healthz": check_page(loop.problems),
             "/readyz": check_page(lambda: [*watches.problems(), *loop.failing()]),
-            "/decisions": json_page(loop.decisions),
+            # It names pods of all namespaces. On loopback only this pod reads it, or who may forward ports to it.
+            "/decisions": decisions if settings.metrics_address == LOOPBACK else Private(decisions, access.refusal),
         },
     )

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kube import clients, logs, settings
+from kube.file_limit import raise_file_limit
 from kube.settings import SettingsError
 from kube.signals import call_when_ended
 from nodeagent.device_plugin.__main__ import main as plugin_main
@@ -61,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     logs.log_to_stderr(chosen.log_level, chosen.log_format, node=arguments.node_name)
+    raise_file_limit()
     try:
         api = clients.load(arguments.kubeconfig, user_agent=f"gpuplan-nodeagent/{__version__}")
     except clients.UnusableConfigError as error:

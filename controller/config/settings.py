@@ -15,6 +15,7 @@ from crds.v1alpha1.spec import MAX_REPLICAS
 from kube import settings
 from kube.settings import Section
 
+LOOPBACK = "127.0.0.1"
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -79,8 +80,9 @@ class Settings(Section):
     """Where gpuplan's Leases live: the controller's own and the agents' heartbeats."""
     leader_election: LeaderElection = LeaderElection()
     """Which of several controllers writes."""
-    metrics_address: str = "127.0.0.1"
-    """Address on which /metrics, /healthz, /readyz and /decisions are served; 0.0.0.0 inside a pod."""
+    metrics_address: str = LOOPBACK
+    """Address on which /metrics, /healthz, /readyz and /decisions are served; 0.0.0.0 inside a pod. On another address
+    than 127.0.0.1, /decisions is for those who may list pods in all namespaces."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 9840
     """Port of the same; 0 takes any free one and logs it."""
     nominate_pods: bool = True

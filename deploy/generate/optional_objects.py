@@ -35,7 +35,8 @@ class NetworkPolicy(Section):
     api_server_ports: Annotated[list[Annotated[int, Field(ge=1, le=65_535)]], Field(min_length=1)] = [443, 6443]
     """Ports of the API server, as the pods reach it and as it listens: a few distributions use others."""
     metrics_from: Texts = {}
-    """Labels of namespaces that may read the metrics, e.g. `kubernetes.io/metadata.name: monitoring`. Empty: all."""
+    """Labels of namespaces that may read the metrics, e.g. `kubernetes.io/metadata.name: monitoring`. Empty: gpuplan's
+    own namespace alone."""
 
 
 class Monitor(Section):

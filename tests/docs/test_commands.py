@@ -24,7 +24,7 @@ OTHERS = {
     # for one node, as its administrator
     "nvidia-smi", "nvidia-ctk", "nvidia-modprobe",
     # the shell, and behind a pipe
-    "for", "do", "done", "cut", "grep", "head", "tail", "jq",
+    "for", "do", "done", "cut", "grep", "head", "tail", "jq", "curl",
 }  # fmt: skip
 """Programs whose arguments other tests judge, or nothing here can."""
 HELM = {

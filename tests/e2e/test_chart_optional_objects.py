@@ -30,6 +30,13 @@ def test_network_policies_let_metrics_in_and_the_api_server_out(render: Any) -> 
     assert there == {"gpuplan-controller", "gpuplan-agent"}, "the others are not in the pod network"
 
 
+def test_without_a_namespace_that_reads_metrics_no_other_one_does(render: Any) -> None:
+    found = render("networkPolicy: {enabled: true}")
+    for name in ("gpuplan-controller", "gpuplan-agent"):
+        (rule,) = found.one("NetworkPolicy", name)["spec"]["ingress"]
+        assert rule["from"] == [{"podSelector": {}}]
+
+
 def test_metrics_are_read_from_every_pod(render: Any) -> None:
     text = "monitoring: {serviceMonitor: {enabled: true, labels: {release: p}, interval: 30s}}"
     found = render(text)

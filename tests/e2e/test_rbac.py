@@ -44,6 +44,8 @@ GRANTED: dict[str, dict[str, set[str]]] = {
         "nodes": {"get", "list", "watch", "patch"},
         "events": {"create", "patch"},
         "leases.coordination.k8s.io": {"list", "watch", "create", "delete"},
+        "tokenreviews.authentication.k8s.io": {"create"},
+        "subjectaccessreviews.authorization.k8s.io": {"create"},
         **{title: {"list", "watch"} for title in READ_BY_FILTERS},
     },
     AGENT: {

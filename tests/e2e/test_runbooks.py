@@ -100,7 +100,7 @@ def unseen(row: Row, printed: Mapping[str, str]) -> dict[str, str]:
     """Commands whose output lacks what the row expects, or is an error that it does not expect; with the output."""
     lacking = {line: output for line, output in printed.items() if output.lower().startswith("error")}
     for begins, words in row.sees.items():
-        outputs = {line: output for line, output in printed.items() if line.startswith(f"kubectl {begins}")}
+        outputs = {line: output for line, output in printed.items() if line.removeprefix("kubectl ").startswith(begins)}
         shown = [line for line, output in outputs.items() if words in output]
         if not shown:
             text = "\n".join(outputs.values())[-2000:]

@@ -39,7 +39,7 @@ def _uncordon(stage: Stage) -> None:
     stage.await_running("waits-long")
 
 
-DECISIONS = "get --raw /api/v1/namespaces/gpuplan-system/pods/POD:9840/proxy/decisions"
+DECISIONS = "curl -sH"
 
 PODS = {
     "GpuplanNoCapacity": Row(

@@ -17,7 +17,7 @@ class Row:
     """Of the alert, besides its name, severity and namespace."""
     inject: Act
     sees: Mapping[str, str]
-    """What the page promises to show: the beginning of a command after `kubectl`, and words of its output."""
+    """What the page promises to show: the beginning of a command (`kubectl` left out), and words of its output."""
     mitigate: Act
     pod: str = ""
     """The user's pod that the page's NAME is."""
@@ -30,7 +30,10 @@ class Row:
         return {"NODE": self.labels.get("node", self.node), "NAMESPACE": "default", "NAME": self.pod}
 
 
-NOT_RUN = {"kubectl -n gpuplan-system exec POD -- nvidia-smi": "a simulated GPU has no nvidia-smi"}
+NOT_RUN = {
+    "kubectl -n gpuplan-system exec POD -- nvidia-smi": "a simulated GPU has no nvidia-smi",
+    "kubectl -n gpuplan-system port-forward POD 9840 &": "the process that stands for the pod listens here already",
+}
 """Commands of the pages that nothing here can answer, and why."""
 
 

@@ -186,8 +186,9 @@ class Stage:
             "KUBECONFIG": str(self._folder / "front.kubeconfig"),
             "HOME": str(self._folder),
         }
+        here = line.replace("127.0.0.1:9840/", f"127.0.0.1:{_port(self._controller_settings)}/")
         done = subprocess.run(
-            ["bash", "-c", line], env=env, cwd=page.ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
+            ["bash", "-c", here], env=env, cwd=page.ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
         )
         return done.stdout + done.stderr
 

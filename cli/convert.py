@@ -14,8 +14,10 @@ from typing import Any
 import yaml
 
 from cli.examples import add_command
+from cli.hardware import MAX_GPUS
 from cli.manifests import load_cluster
-from cli.nvidia_config import PluginSharing, SharedResource, Sharing, Unusable, read
+from cli.nvidia_config import PluginSharing, SharedResource, Sharing, Unusable, full_name, looks_like_one, read
+from crds.v1alpha1.gpu_labels import counts_mig_devices
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_COUNT, LABEL_PRODUCT
 from kube.yaml_text import read_yaml
 from partitioning.models import model_for_product
@@ -24,7 +26,8 @@ from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 from partitioning.resources import WHOLE
 
 Json = dict[str, Any]
-SECTIONS = ("version", "flags", "sharing", "resources")
+SHARED = f"{WHOLE}.shared"
+"""What the plugin names it with renameByDefault."""
 LARGEST_CONFIG = 1 << 16
 """Characters of a config of the device plugin, which has some hundred."""
 CONFIG_MAP = "gpuplan-device-plugin-configs"
@@ -48,6 +51,12 @@ def add_convert(commands: Any) -> None:
         default="",
         help=f"the config of nodes without the label {CONFIG_LABEL} (default: `default`, or the only one)",
     )
+    imports.add_argument(
+        "--config-map",
+        default="",
+        metavar="NAMESPACE/NAME",
+        help="the ConfigMap that the device plugin mounts (default: any that has the key)",
+    )
     imports.set_defaults(run=_import)
     exports = add_command(
         commands,
@@ -68,15 +77,18 @@ def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
 
 def _import(arguments: argparse.Namespace) -> int:
     objects = load_cluster(arguments.filename, ("ConfigMap", "Node")).objects
-    nodes = [found for found in objects if found["kind"] == "Node" and LABEL_COUNT in _labels(found)]
-    config_maps = [found for found in objects if found["kind"] == "ConfigMap"]
+    nodes = [found for found in objects if found["kind"] == "Node" and _has_gpus(found)]
+    config_maps = [
+        found for found in objects if found["kind"] == "ConfigMap" and arguments.config_map in ("", _place(found))
+    ]
     wanted = {_labels(node).get(CONFIG_LABEL) or arguments.key or "default" for node in nodes}
     # Strangers' ConfigMaps are read only where no config has the name: it is the only one, or is not there.
     configs = _configs(config_maps, wanted)
     if wanted - configs.keys():
         configs = _configs(config_maps, None)
     if not nodes:
-        _note(f"no Node with the label {LABEL_COUNT} is in the input: nothing to import for")
+        _note(f"no Node with the label {LABEL_COUNT}, or with capacity of {WHOLE}, is in the input")
+        return 1
     return _each(nodes, lambda node: _plan(node, *_config_of(node, configs, arguments.key)))
 
 
@@ -105,6 +117,9 @@ def _each(objects: Iterable[Json], convert: Callable[[Json], Json | None]) -> in
         except NoEqualError as problem:
             _note(f"{one['metadata']['name']}: {problem}")
             code = 1
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            _note(f"{one['metadata']['name']}: a field has not the form that the API gives it: {error!r}")
+            code = 1
         else:
             if made is not None:
                 _print(made)
@@ -115,16 +130,13 @@ def _configs(config_maps: Iterable[Json], keys: Collection[str] | None) -> dict[
     """Where each of these keys is (None: any key), and its text; only of configs of a device plugin."""
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for config_map in config_maps:
-        place = f"{config_map['metadata'].get('namespace', 'default')}/{config_map['metadata']['name']}"
-        for key, text in (config_map.get("data") or {}).items():
-            if (keys is None or key in keys) and _looks_like_one(text):
+        place = _place(config_map)
+        data = config_map.get("data")
+        for key, text in data.items() if isinstance(data, dict) else ():
+            asked = (keys is None or key in keys) and isinstance(text, str)
+            if asked and looks_like_one(read_yaml(text, largest=LARGEST_CONFIG)):
                 found[key].append((place, text))
     return dict(found)
-
-
-def _looks_like_one(text: str) -> bool:
-    document = read_yaml(text, largest=LARGEST_CONFIG)
-    return isinstance(document, dict) and document.get("version") == "v1" and document.keys() <= {*SECTIONS, "imex"}
 
 
 def _config_of(node: Json, configs: Mapping[str, Sequence[tuple[str, str]]], given: str) -> tuple[str, PluginSharing]:
@@ -138,7 +150,9 @@ def _config_of(node: Json, configs: Mapping[str, Sequence[tuple[str, str]]], giv
         )
     places = [place for place, _ in configs[key]]
     if len(places) > 1:
-        raise NoEqualError(f"config {key!r} is in {' and in '.join(places)}: pass only the one that the plugin mounts")
+        raise NoEqualError(
+            f"config {key!r} is in {' and in '.join(places)}: name the one that the plugin mounts with --config-map"
+        )
     found = read(configs[key][0][1])
     if isinstance(found, Unusable):
         raise NoEqualError("; ".join(f"{places[0]} {key}: {problem}" for problem in found.problems))
@@ -169,14 +183,11 @@ def _plan(node: Json, key: str, found: PluginSharing) -> Json | None:
 
 def _items(node: Json, sharing: Sharing, refuse_several: bool | None) -> list[Json]:
     labels = _labels(node)
-    if not labels[LABEL_COUNT].isdecimal():
-        raise NoEqualError(f"its label {LABEL_COUNT} is {labels[LABEL_COUNT]!r}, no number of GPUs")
-    count = int(labels[LABEL_COUNT])
     others = sorted({one.resource for one in sharing.resources} - {WHOLE})
     if others:
         raise NoEqualError(f"sharing of {', '.join(others)} has no equal: MIG instances are not shared")
     if any(one.memory_gb is not None for one in sharing.resources):
-        return _sized_items(count, sharing.resources)
+        return _sized_items(_gpus(node, {}), sharing.resources)
     # The plugin unites the ids of two entries with one name: the larger one counts.
     replicas = max(one.replicas for one in sharing.resources)
     model = model_for_product(labels.get(LABEL_PRODUCT, ""))
@@ -186,7 +197,38 @@ def _items(node: Json, sharing: Sharing, refuse_several: bool | None) -> list[Js
     mps: Json = {"replicas": replicas, "renameByDefault": sharing.rename_by_default}
     if refuse_several is not None:
         mps["failRequestsGreaterThanOne"] = refuse_several
-    return [{"index": index, "mps": mps} for index in range(count)]
+    names = {one.rename or (SHARED if sharing.rename_by_default else WHOLE): replicas for one in sharing.resources}
+    return [{"index": index, "mps": dict(mps)} for index in range(_gpus(node, names))]
+
+
+def _gpus(node: Json, replicas: Mapping[str, int]) -> int:
+    """How many GPUs it has: by its label, else by what the plugin advertises with so many replicas of each."""
+    labels = _labels(node)
+    if counts_mig_devices(labels):
+        raise NoEqualError(
+            f"{LABEL_PRODUCT}={labels[LABEL_PRODUCT]}: its labels count MIG instances, which nothing shares"
+        )
+    text = labels.get(LABEL_COUNT)
+    if text is None:
+        capacity = (node.get("status") or {}).get("capacity") or {}
+        found = {
+            int(capacity[full_name(name)]) / each for name, each in replicas.items() if full_name(name) in capacity
+        }
+        text = f"{found.pop():g}" if len(found) == 1 else ""
+        if not text.isdecimal():
+            raise NoEqualError(f"its number of GPUs is not known: label it {LABEL_COUNT}=NUMBER")
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_GPUS:
+        raise NoEqualError(f"its label {LABEL_COUNT} is {text!r}, no number of GPUs from 1 to {MAX_GPUS}")
+    return int(text)
+
+
+def _has_gpus(node: Json) -> bool:
+    capacity = (node.get("status") or {}).get("capacity")
+    return LABEL_COUNT in _labels(node) or any(name.startswith(WHOLE) for name in capacity or ())
+
+
+def _place(config_map: Json) -> str:
+    return f"{config_map['metadata'].get('namespace', 'default')}/{config_map['metadata']['name']}"
 
 
 def _sized_items(count: int, resources: Iterable[SharedResource]) -> list[Json]:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from controller.explanation.capability import could_hold, gpu_models, largest_slice_gb, most_on_empty
 from controller.explanation.causes import Cause
-from controller.explanation.phrases import Answer, short_resource, spelled
+from controller.explanation.phrases import Answer, listed, short_resource, spelled
 from controller.explanation.remedies import nearest
 from controller.model.demand import Wants, kind_of
 from controller.model.reasons import UnplacedReason
 from controller.planner.inventory.stock import Ineligible, NodeStock
 from partitioning.models import GpuModel
-from partitioning.resources import MpsRequest, mps_resource_gb
+from partitioning.resources import MigRequest, MpsRequest, mps_resource_gb
 
 _FILE = "knownMigGeometriesFile"
 
@@ -28,7 +28,9 @@ def no_gpu(stocks: Sequence[NodeStock], wants: Wants) -> Answer:
         return Answer(UnplacedReason.BLOCKED, _forbidden(stocks, models, wants))
     for resource, _ in wants:
         if not any(most_on_empty(model, resource) for model in models):
-            return Answer(UnplacedReason.NEVER_FITS, _not_offered(resource, models))
+            return _without_placements(resource, models) or Answer(
+                UnplacedReason.NEVER_FITS, _not_offered(resource, models)
+            )
     most, resource = _scarcest(stocks, wants)
     message = f"No node has GPUs for {spelled(wants)} together: the largest holds {most} {resource}. Request fewer."
     if most >= dict(wants)[resource]:
@@ -117,12 +119,29 @@ def _not_offered(resource: str, models: Sequence[GpuModel]) -> str:
     )
 
 
+def _without_placements(resource: str, models: Iterable[GpuModel]) -> Answer | None:
+    """A model has the profile, but nobody knows yet where its instances may lie."""
+    kind = kind_of(resource)
+    named = [
+        model.product
+        for model in models
+        if isinstance(kind, MigRequest) and not model.confirmed and model.profile(kind.profile)
+    ]
+    if not named:
+        return None
+    return Answer(
+        UnplacedReason.BLOCKED,
+        f"The MIG placements of {listed(named)} are not known: the driver names them once MIG mode is on. "
+        "Ask an administrator to turn it on, or request an MPS slice or a whole GPU.",
+    )
+
+
 def _listed_profiles(models: Iterable[GpuModel]) -> str:
     return "; ".join(f"{model.product} offers {_profiles(model)}" for model in models)
 
 
 def _profiles(model: GpuModel) -> str:
-    names = ", ".join(short_resource(spec.name) for spec in model.profiles if spec.max_instances)
+    names = ", ".join(short_resource(spec.name) for spec in model.profiles if spec.max_instances and spec.starts)
     if model.geometries is not None:
         return f"{names or 'nothing'} (by {_FILE})"
     return names or "no MIG, but MPS slices"

@@ -123,6 +123,11 @@ _ROWS = {
     Ineligible.UNKNOWN_MODEL: _Row(
         _BLOCKED, "{gpus} {are} of an unknown model.", "Ask an administrator to check status.models of {plans}."
     ),
+    Ineligible.NO_MIG_PLACEMENTS: _Row(
+        _BLOCKED,
+        "The MIG placements of {gpus} are not known: the driver names none.",
+        "Request an MPS slice or a whole GPU, on a node labelled for them.",
+    ),
     Ineligible.OTHER_LABEL: _Row(
         _BLOCKED,
         f"{{nodes}} {{serve}} {{kind}} only (label {LABEL_PARTITIONING}={{given}}).",

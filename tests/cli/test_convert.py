@@ -147,6 +147,101 @@ def test_config_maps_of_strangers_are_not_read(run: Run, monkeypatch: pytest.Mon
     assert seen == [MPS_4]
 
 
+SHARED_4 = "sharing: {mps: {renameByDefault: true, resources: [{name: gpu, replicas: 4}]}}"
+REAL_FLAGS = """
+  flags:
+    migStrategy: none
+    failOnInitError: true
+    nvidiaDriverRoot: /run/nvidia/driver
+    gdsEnabled: false
+    useNodeFeatureAPI: false
+    plugin: {passDeviceSpecs: true, deviceListStrategy: [envvar], nvidiaCTKPath: /usr/bin/nvidia-ctk}
+    gfd: {oneshot: false, sleepInterval: 60s}
+  sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"""
+
+
+def test_a_config_without_a_version_is_one(run: Run) -> None:
+    code, plans, notes = run("import", [config_map(any=REAL_FLAGS), node()])
+    assert (code, len(items(plans)["n1"])) == (0, 2)
+    assert "unknown to the device plugin" not in notes
+
+
+@pytest.mark.parametrize(
+    ("text", "capacity", "gpus"),
+    [
+        (MPS_4, {"nvidia.com/gpu": "8"}, 2),
+        (SHARED_4, {"nvidia.com/gpu.shared": "12", "nvidia.com/gpu": "0"}, 3),
+        (MPS_4, {"nvidia.com/gpu": "7"}, 0),
+        (MPS_4, {"nvidia.com/gpu": "0"}, 0),
+        (MPS_4, {"nvidia.com/gpu": "400"}, 0),
+        (MPS_4, {"nvidia.com/gpu.shared": "8"}, 0),
+    ],
+)
+def test_without_gpu_feature_discovery_the_capacity_tells(
+    run: Run, text: str, capacity: dict[str, str], gpus: int
+) -> None:
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"capacity": capacity}}
+    code, plans, notes = run("import", [config_map(any=text), bare])
+    assert len(items(plans).get("n1", ())) == gpus
+    assert code == (0 if gpus else 1)
+    assert gpus or "n1: " in notes
+
+
+def test_nodes_without_gpus_are_an_error_and_no_plan(run: Run) -> None:
+    without_gpus = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    code, plans, notes = run("import", [config_map(any=MPS_4), without_gpus])
+    assert (code, plans) == (1, [])
+    assert "no Node with the label nvidia.com/gpu.count" in notes
+
+
+@pytest.mark.parametrize("profile", ["1g.5gb", "1g.10gb-SHARED", "INVALID"])
+def test_labels_of_mig_devices_are_not_those_of_gpus(run: Run, profile: str) -> None:
+    labels = {
+        "nvidia.com/gpu.product": f"NVIDIA-A100-SXM4-40GB-MIG-{profile}",
+        "nvidia.com/mig.strategy": "single",
+    }
+    count = 0 if profile == "INVALID" else 14
+    code, plans, notes = run("import", [config_map(any=MPS_4), node(count=count, **labels)])
+    assert (code, plans) == (1, [])
+    assert "its labels count MIG instances" in notes
+
+
+def test_a_number_of_gpus_beyond_any_node_is_refused(run: Run) -> None:
+    code, plans, notes = run("import", [config_map(any=MPS_4), node(count="99999999999")])
+    assert (code, plans) == (1, [])
+    assert "no number of GPUs from 1 to 16" in notes
+
+
+def test_what_is_printed_repeats_itself_and_has_no_anchors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump_all([config_map(any=MPS_4), node(count=3)])))
+    assert main(["import", "-f", "-"]) == 0
+    assert not {"&", "*"} & set(capsys.readouterr().out)
+
+
+def test_the_config_map_of_the_plugin_can_be_named(run: Run) -> None:
+    stranger = objects.config_map("strange", {"default": "version: v1"}, namespace="tenant")
+    both = [stranger, config_map(default=MPS_4), node()]
+    code, plans, notes = run("import", both)
+    assert (code, plans) == (1, [])
+    assert "with --config-map" in notes
+    code, plans, _ = run("import", both, "--config-map", "gpu-operator/plugin-configs")
+    assert (code, list(items(plans))) == (0, ["n1"])
+
+
+def test_a_plan_of_an_odd_form_is_named_and_others_are_exported(run: Run) -> None:
+    good = plan("good", {"index": 0, "mps": {"replicas": 4}})
+    odd = [plan("odd-0", planned=[]), plan("odd-1", devicePlugin=[])]
+    odd[0]["spec"]["gpus"] = [7]
+    odd[1]["spec"]["gpus"] = [{"index": 0, "mps": {"replicas": {}}}]
+    for each in odd:
+        each["metadata"]["uid"] = "u"
+    code, configs, notes = run("export", [*odd, good])
+    assert (code, len(configs)) == (1, 1)
+    assert all(f"gpuplan: odd-{number}: " in notes for number in range(2))
+
+
 def test_the_only_config_is_not_that_of_another_node(run: Run) -> None:
     nodes = [node("a", **{CONFIG_LABEL: "eight"}), node("b")]
     code, plans, notes = run("import", [config_map(eight=MPS_4, plain="version: v1"), *nodes])

@@ -142,7 +142,7 @@ def _gpu_ineligible(
         return Ineligible.PINNED
     if gpu.unplaced:
         return Ineligible.NO_PLACEMENT
-    if gpu.model is None or (gpu.model.mig_capable and not gpu.model.confirmed):
+    if gpu.model is None:
         return Ineligible.UNKNOWN_MODEL
     wrong_mode = _wrong_mode(gpu, gpu.model, cut)
     if wrong_mode is not None:
@@ -180,7 +180,9 @@ def _wrong_mode(gpu: GpuView, model: GpuModel, cut: Cut | None) -> Ineligible | 
     if cut is Cut.MIG:
         if not model.mig_capable:
             return Ineligible.NO_MIG
-        return None if gpu.mig_enabled else Ineligible.MIG_MODE_DISABLED
+        if not gpu.mig_enabled:
+            return Ineligible.MIG_MODE_DISABLED
+        return None if model.confirmed else Ineligible.NO_MIG_PLACEMENTS  # slices and whole GPUs need none
     if gpu.mig_enabled:
         return Ineligible.MIG_MODE_ENABLED
     return Ineligible.NO_MPS if model.compute_capability < VOLTA else None

@@ -46,6 +46,7 @@ class Ineligible(Enum):
     MIG_MODE_DISABLED = "MIG mode off"
     MIG_MODE_ENABLED = "MIG mode on"
     UNKNOWN_MODEL = "unknown model"
+    NO_MIG_PLACEMENTS = "MIG placements not known"
     NO_MIG = "a model without MIG"
     NO_MPS = "older than Volta"
     HELD_WHOLE = "in use as a whole GPU"

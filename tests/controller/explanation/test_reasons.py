@@ -11,7 +11,7 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView
 from controller.planning import plan
 from partitioning.resources import WHOLE
-from tests.builders.models import H100
+from tests.builders.models import A100, H100
 from tests.controller.explanation.answers import answer_to, held_by_each
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 
@@ -64,6 +64,30 @@ def test_a_reported_model_that_is_unknown() -> None:
 
     assert reason is UnplacedReason.NEVER_FITS
     assert message.startswith("GPU 0 on node node-1 is of an unknown model.")
+
+
+def test_a_model_without_placements_is_shared_and_given_whole() -> None:
+    """As the H20 of a driver that reports no profiles while MIG mode is off."""
+    bare = replace(A100, confirmed=False, profiles=tuple(replace(spec, starts=()) for spec in A100.profiles))
+    gpu = replace(mig(), model=bare, mig_enabled=False)
+    for resource in ("10gb", "nvidia.com/gpu"):
+        one = pod("a", resource)
+        result = plan(cluster(server("node-1", gpu, partitioning="mps"), pending=[one]))
+        assert [place.uid for place in result.placed] == [one.uid], resource
+
+    for label, mode in (("mig", False), ("mig", True), ("mps", False)):
+        node_of = server("node-1", replace(gpu, mig_enabled=mode), partitioning=label)
+        reason, message = answer_to(cluster(node_of, pending=[pod("a", "1g.5gb")]))
+        assert reason is UnplacedReason.BLOCKED
+        assert message.startswith("The MIG placements of NVIDIA-A100")
+        assert "request an MPS slice or a whole GPU" in message
+
+
+def test_a_model_with_doubtful_placements_is_not_cut() -> None:
+    gpu = replace(mig(), model=replace(A100, confirmed=False))
+    reason, message = answer_to(cluster(server("node-1", gpu), pending=[pod("a", "1g.5gb")]))
+    assert reason is UnplacedReason.BLOCKED
+    assert message.startswith("The MIG placements of GPU 0 on node node-1 are not known")
 
 
 def test_what_the_scheduler_filters_by_is_named() -> None:

@@ -1,0 +1,17 @@
+"""Reads the labels that GPU feature discovery writes, of which some tell what others mean.
+
+With its MIG strategy `single`, the labels of a node whose GPUs are in MIG mode describe MIG devices: product, count and
+memory alike. Pure.
+"""
+
+from collections.abc import Mapping
+
+from crds.v1alpha1.names import LABEL_PRODUCT
+
+_OF_MIG_DEVICES = "-MIG-"
+"""Between the product and its profile, or INVALID where the GPUs of the node differ."""
+
+
+def counts_mig_devices(labels: Mapping[str, str]) -> bool:
+    """Whether the labels are about MIG devices: how many GPUs there are is not known then."""
+    return _OF_MIG_DEVICES in labels.get(LABEL_PRODUCT, "")

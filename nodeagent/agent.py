@@ -199,7 +199,9 @@ class Pacing:
     def _unchanged_seconds(self, result: PassResult) -> float:
         """For how long a pass has found the same GPUs, and pods that concern them."""
         pods = tuple(pod for pod in result.observation.pods.pods if pod.concerns_gpus)
-        found = (result.outcomes, result.release, result.observation.usage, pods)
+        # Without the messages, in which the number of a process may change in each pass.
+        gpus = tuple((o.index, o.state, o.reason, o.item_hash, o.partitions, o.missing) for o in result.outcomes)
+        found = (gpus, result.release.reason, result.observation.usage, pods)
         if found != self._found:
             self._found, self._found_at = found, self._clock()
         return self._clock() - self._found_at

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pynvml
+
 from partitioning.models import ProfileSpec
 from sandbox.driver import compute_instances
 from sandbox.driver.abi import compute
 from sandbox.driver.abi.handles import Kind, decode, encode
-from sandbox.driver.abi.pointers import put_pointer
+from sandbox.driver.abi.pointers import put_pointer, put_uint
 from sandbox.driver.abi.registry import Export
 from sandbox.driver.boards import Board
 from sandbox.driver.compute_instances import ComputeProfile, mig_device_slots, mig_devices
@@ -31,6 +33,8 @@ class Quirks:
     """Indexes of MIG devices begin behind a gap; the header promises "less than the maximum"."""
     compute_variants: bool = False
     """GPU instances of seven slices offer a second full-size compute profile, as those of one with more memory do."""
+    vgpu_guest: bool = False
+    """The GPUs are vGPUs of a virtual machine."""
 
     def install(self) -> Callable[[], None]:
         """Returns the function that undoes it."""
@@ -65,6 +69,8 @@ class Quirks:
 
     def answered(self, export: Export, arguments: tuple[int | None, ...]) -> None:
         """Change the answer."""
+        if self.vgpu_guest and export.function.__name__ == "nvmlDeviceGetVirtualizationMode":
+            put_uint(arguments[1] or 0, pynvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU)
         if self.names_mig_device and export.function.__name__ == "nvmlComputeInstanceGetInfo_v2":
             own = decode(arguments[0])
             put_pointer(arguments[1], encode(Kind.MIG_DEVICE, own.gpu, own.instance, own.compute, own.generation))

@@ -12,16 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-CONFIGS = tuple(
-    map(
-        Path,
-        (
-            "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-            "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-            "/var/snap/microk8s/current/args/containerd.toml",
-            "/etc/containerd/config.toml",
-        ),
-    )
+CONFIGS = (
+    Path("/var/lib/rancher/k3s/agent/etc/containerd/config.toml"),
+    Path("/var/lib/rancher/rke2/agent/etc/containerd/config.toml"),
+    Path("/var/snap/microk8s/current/args/containerd.toml"),
+    Path("/etc/containerd/config.toml"),
 )
 """Where k3s, RKE2, MicroK8s and containerd's packages have it. The last may be there next to one of the others, for
 Docker's own containerd."""

@@ -124,16 +124,16 @@ def refused_for_all(spec: PlanSpec) -> Refused | None:
 
 def no_such_gpu(item: GpuItem | None, index: int, count: int) -> Refused:
     """The plan lists a GPU that the node has not; `index` is where that is reported."""
-    have = "no GPU" if not count else "1 GPU, with index 0" if count == 1 else f"{count} GPUs, 0 to {count - 1}"
-    why, what = f"the node has {have}", "this index"
-    if item is not None and item.uuid:
-        why, what = f"no GPU of this node is {item.uuid}, which the plan has with index {item.index}", "this item"
-    elif item is not None and item.index != index:
+    if item is not None and item.index != index and not item.uuid:
         why = (
             f"the GPU at index {item.index} is that of another item, by its uuid: give the item without one its card's"
         )
         return Refused(reason=Reason.NO_SUCH_GPU, message=why)
-    remedy = f"see the node's kernel log if a card is missing, else remove {what} from the plan"
+    have = "no GPU" if not count else "1 GPU, with index 0" if count == 1 else f"{count} GPUs, 0 to {count - 1}"
+    why, what = f"the node has {have}", "index"
+    if item is not None and item.uuid:
+        why, what = f"no GPU of this node is {item.uuid}, which the plan has with index {item.index}", "item"
+    remedy = f"see the node's kernel log if a card is missing, else remove this {what} from the plan"
     return Refused(reason=Reason.NO_SUCH_GPU, message=f"{why}: {remedy}")
 
 

@@ -14,11 +14,16 @@ from functools import partial
 from typing import Any
 
 from nodeagent.hardware.driver import ChangedError, ComputeInstance, DriverError, GpuInstance
-from nodeagent.hardware.nvml_calls import NVML, ROOM, believed, known, listed
+from nodeagent.hardware.nvml_calls import NVML, ROOM, believed, known, listed, optional
 from partitioning.layouts import Instance
 from partitioning.models import ProfileSpec
 
 MIG_UUID_PREFIX = "MIG-"
+NO_PROFILE = "MIG mode is on, and the driver names no GPU instance profile"
+GUEST = (
+    "this is a vGPU of a virtual machine (VGPUGuest), a MIG instance that only its host can change, so no pod gets it: "
+    "remove the node's gpuplan labels, or give the virtual machine whole GPUs by passthrough"
+)
 Ids = tuple[int, int]
 """GPU instance id and compute instance id: together they name a MIG device of a GPU."""
 
@@ -48,9 +53,9 @@ class MigReader:
         infos = [(n, known(partial(NVML.nvmlDeviceGetGpuInstanceProfileInfo, handle, n))) for n in indexes]
         found = tuple(_profile(handle, n, info) for n, info in infos if info is not None)
         if enabled and not found:
-            raise DriverError(
-                "reading the MIG profiles", "MIG mode is on, and the driver names no GPU instance profile"
-            )
+            virtual = optional(partial(NVML.nvmlDeviceGetVirtualizationMode, handle))
+            guest = virtual == NVML.NVML_GPU_VIRTUALIZATION_MODE_VGPU
+            raise DriverError("reading the MIG profiles", GUEST if guest else NO_PROFILE)
         if found and all(spec.starts for spec in found):
             self._profiles[gpu_uuid, enabled] = found
         return found

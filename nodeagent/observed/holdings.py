@@ -126,7 +126,7 @@ class Holdings:
             pods=pods, answered=self._answered, ended=self._ended, dropped=dropped, forgotten=self._forgotten
         )
         self.problem = ""
-        if memory != self._saved:
+        if memory != self._saved or not self._path.exists():
             try:
                 write_json(self._path, _MEMORY, memory)
             except OSError as error:

@@ -13,7 +13,7 @@ from nodeagent.advertise.confirm import Stage
 from nodeagent.desired.items import DesiredItem
 from nodeagent.desired.target import Disabled, MigTarget, Refused, Unchanged
 from nodeagent.handover.mps_state import MpsState
-from nodeagent.hardware.driver import InUseError
+from nodeagent.hardware.driver import InUseError, MigMode
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.orphans import Orphans
@@ -129,6 +129,18 @@ def unhealthy_note(partitions: Iterable[PartitionOutcome]) -> str:
         return ""
     which = "its partition is" if listed == 1 else f"its {listed} partitions are"
     return f"{which} advertised as Unhealthy: no further pod gets one, and a pod that holds one keeps it"
+
+
+def pending_mode_note(change: GpuChange) -> str:
+    """A reset or a reboot would change it without a word, where no pod runs."""
+    gpu, said = change.gpu, isinstance(change.target, Refused) and change.target.reason is Reason.MIG_MODE_DISABLED
+    if said or gpu.problem or gpu.mig_mode_pending in (gpu.mig_mode, MigMode.NOT_SUPPORTED):
+        return ""
+    now, then = ("on", "off") if gpu.mig_enabled else ("off", "on")
+    return (
+        f"MIG mode is {now} and becomes {then} with the next reset of the GPU or reboot (pending): to keep it {now}, "
+        f"run nvidia-smi -i {gpu.index} -mig {int(gpu.mig_enabled)}"
+    )
 
 
 def half_made_notes(change: GpuChange) -> list[str]:

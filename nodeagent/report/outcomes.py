@@ -21,6 +21,7 @@ from nodeagent.report.gpu_outcome import (
     mps_note,
     orphan_notes,
     partition_outcome,
+    pending_mode_note,
     reduced_notes,
     unhealthy_note,
     unread_node_note,
@@ -101,6 +102,7 @@ class Outcomes:
             notes=(
                 unread_node_note(work.observation.readings.node, change),
                 unhealthy_note(partitions),
+                pending_mode_note(change),
                 *half_made,
                 *reduced_notes(change),
                 *orphan_notes(orphans.get(uuid, ())),

@@ -5,7 +5,9 @@ change of a GPU's state. Remembers what it has reported already, and nothing tha
 is counted and retried; it must never stop a pass.
 """
 
+import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +23,14 @@ from nodeagent.report.metrics import ACTUATE, ALLOCATABLE, REGISTER, AgentMetric
 from nodeagent.report.mps_alarms import MpsAlarms
 from nodeagent.report.operator_labels import MissingLabels
 from nodeagent.report.outcome import GpuOutcome, PassResult
+from nodeagent.report.publish import same
 from nodeagent.report.status import AgentFacts, plan_status
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
+PIDS_SECONDS = 60.0
+"""Between two writes of a status in which the numbers of processes alone have changed."""
+_PID = re.compile(r"\bprocess \d+")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,6 +65,7 @@ class Reporter:
         self._started = now()
         self._refused_uids: frozenset[str] = frozenset()
         self._generation: int | None = None
+        self._pids_at = -PIDS_SECONDS
 
     def report(self, result: PassResult) -> float | None:
         """The seconds after which the status must be written again, if it could not be now."""
@@ -80,8 +87,14 @@ class Reporter:
         if not result.problem and all(o.state is GpuState.READY for o in result.outcomes if o.managed):
             self._generation = plan.generation
         self._metrics.found(result.outcomes, self._generation, mps)
+        status = plan_status(result, plan, self._facts, now=self._now())
+        if not same(status, plan.status) and same(_without_pids(status), _without_pids(plan.status)):
+            # A process that ends and is started again and again has another number in each pass.
+            if self._clock() < self._pids_at + PIDS_SECONDS:
+                return None
+            self._pids_at = self._clock()
         try:
-            seconds = self._write(plan, plan_status(result, plan, self._facts, now=self._now()))
+            seconds = self._write(plan, status)
         except ApiError:
             # The writer has logged it, and knows how long it waits.
             self._metrics.error("status")
@@ -173,6 +186,10 @@ class Reporter:
                 )
                 self._emit(about, "Warning", EventReason.PARTITION_GONE, message)
         self._refused_uids = frozenset(pod.uid for pod in refused)
+
+
+def _without_pids(status: Mapping[str, Any]) -> Any:
+    return json.loads(_PID.sub("process", json.dumps(status)))
 
 
 def _fields(outcome: GpuOutcome, seconds: float | None) -> dict[str, Any]:

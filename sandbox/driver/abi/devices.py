@@ -83,6 +83,13 @@ def nvmlDeviceSetComputeMode(machine: Machine, handle: Handle, mode: int) -> Non
 
 
 @reads(HANDLE, OUT)
+def nvmlDeviceGetVirtualizationMode(machine: Machine, handle: Handle, mode: Address) -> None:
+    """No virtual machine."""
+    parent_device(machine, handle)
+    put_uint(mode, pynvml.NVML_GPU_VIRTUALIZATION_MODE_NONE)
+
+
+@reads(HANDLE, OUT)
 def nvmlDeviceGetMemoryInfo(machine: Machine, handle: Handle, info: Address) -> None:
     total_mib, used_mib = memory(any_device(machine, handle))
     numbers = struct_at(info, pynvml.c_nvmlMemory_t)

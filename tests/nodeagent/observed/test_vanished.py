@@ -143,3 +143,15 @@ def test_an_allocate_to_a_pod_that_was_never_observed_is_not_its_earlier_holders
     world.clock.now += 60
     world.settle()
     assert world.found() == ("Ready", "Confirmed")
+
+
+def test_a_memory_that_is_deleted_under_the_agent_is_written_again(world: World) -> None:
+    holder = world.pod("nvidia.com/mig-3g.40gb")
+    world.settle(4)
+    text = world.state.holdings.read_text()
+    assert world.pods[holder]["metadata"]["uid"] in text
+
+    world.state.holdings.unlink()
+    world.run()
+
+    assert world.state.holdings.read_text() == text

@@ -28,6 +28,25 @@ def test_a_process_that_comes_last_stops_the_destruction(world: World) -> None:
     assert "process 99 runs on it" in world.gpu_status()["message"]
 
 
+def test_a_process_that_is_started_again_and_again_makes_few_writes(world: World) -> None:
+    replace_both(world)
+    world.run()
+    uuid = world.gpu().instances[0].uuid
+    assert uuid is not None
+    written, dues = [], []
+    for pid in range(100, 700):
+        processes.attach(world.machine, uuid, pid, 1)
+        before = world.effect.done.count("status")
+        dues.append(world.run(1.0))
+        written += [pid] * (world.effect.done.count("status") - before)
+        processes.detach(world.machine, pid)
+
+    settled = [pid for pid in written if pid >= 110]
+    assert len(settled) <= 10, "one a minute"
+    assert f"process {settled[-1]} runs on it" in world.gpu_status()["message"]
+    assert max(dues[-100:]) == min(dues[-100:]) == 10.0, "and the passes become fewer"
+
+
 def test_a_client_that_only_the_driver_knows_is_information(world: World) -> None:
     uuid = world.gpu().instances[0].uuid
     assert uuid is not None

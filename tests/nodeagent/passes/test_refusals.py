@@ -7,12 +7,16 @@ import pytest
 
 from partitioning.layouts import Instance
 from sandbox.driver.status import Status
+from sandbox.driver.store import Store
 from tests import faults, incidents
 from tests.builders.models import T4
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig, mps, operator_pod, replicas, whole
+from tests.nodeagent.world import World
+from tests.quirks import Quirks
 
 NVML: Any = pynvml
+PROFILE_INFO = "nvmlDeviceGetGpuInstanceProfileInfoV"
 
 
 @pytest.mark.parametrize(
@@ -240,3 +244,64 @@ def test_nothing_is_partitioned_alongside_nvidias_mig_manager(make_world: MakeWo
     world.settle()
     assert world.found(1) == ("Ready", "Confirmed")
     assert world.condition("OwnershipConflict")["status"] == "False"
+
+
+@pytest.mark.parametrize(("guest", "part"), [(True, "vGPU of a virtual machine (VGPUGuest)"), (False, "names no")])
+def test_a_vgpu_of_a_virtual_machine_is_named_and_left_out(make_world: MakeWorld, guest: bool, part: str) -> None:
+    world = make_world(*empty(), plain(), quirks=Quirks(vgpu_guest=guest))
+    vgpu = world.gpu().uuid
+    faults.inject(world.machine, PROFILE_INFO, status=Status.NOT_SUPPORTED, times=faults.ALWAYS, gpu=vgpu)
+    world.restart()
+    world.apply(mig(0, "1g.10gb"), whole(1))
+    world.settle()
+    assert world.found() == ("Failed", "Unhealthy")
+    assert part in world.gpu_status()["message"]
+    assert {device.gpu for device in world.plugin.config.devices} == {world.gpu(1).uuid}
+    assert world.found(1) == ("Ready", "Confirmed")
+
+
+def test_a_driver_that_does_not_know_virtual_machines_costs_the_word_alone(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    faults.inject(world.machine, PROFILE_INFO, status=Status.NOT_SUPPORTED, times=faults.ALWAYS)
+    faults.inject(
+        world.machine, "nvmlDeviceGetVirtualizationMode", status=Status.FUNCTION_NOT_FOUND, times=faults.ALWAYS
+    )
+    world.restart()
+    world.apply(mig(0, "1g.10gb"))
+    world.settle()
+    assert "MIG mode is on, and the driver names no GPU instance profile" in world.gpu_status()["message"]
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_mig_mode_that_ends_with_the_next_reset_is_reported(make_world: MakeWorld, planned: bool) -> None:
+    world = make_world(cut(("3g.40gb", 0)), plain())
+    world.apply(*([mig(0, ("3g.40gb", 0))] if planned else []))
+    world.settle()
+    set_pending(world, 0, False)
+    world.settle()
+    assert world.found()[0] == ("Ready" if planned else "Unmanaged"), "nothing has changed yet"
+    message = world.gpu_status()["message"]
+    assert "MIG mode is on and becomes off" in message
+    assert "nvidia-smi -i 0 -mig 1" in message
+    set_pending(world, 0, True)
+    world.settle()
+    assert "becomes" not in world.gpu_status().get("message", "")
+
+
+def test_a_mig_mode_that_begins_with_the_next_reset_is_reported(make_world: MakeWorld) -> None:
+    world = make_world(plain())
+    world.apply(whole(0))
+    world.settle()
+    set_pending(world, 0, True)
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed")
+    assert "MIG mode is off and becomes on" in world.gpu_status()["message"]
+    world.apply(mig(0, "3g.40gb"))
+    world.settle()
+    assert world.found() == ("Failed", "MIGModeDisabled")
+    assert world.gpu_status()["message"].count("pending") == 1
+
+
+def set_pending(world: World, index: int, on: bool) -> None:
+    with Store(world.machine).writing() as machine:
+        machine["gpus"][index]["mig_mode_pending"] = on

@@ -26,10 +26,11 @@ from nodeagent.hardware.partitions import held_replicas
 from nodeagent.nvidia.backend import NvidiaBackend
 from nodeagent.observation import Observation, Observer
 from nodeagent.report.conditions import UNDER_WAY
+from nodeagent.report.driver_clients import DriverClients
 from nodeagent.report.outcome import PassResult, PassWork
 from nodeagent.report.outcomes import Outcomes
 from nodeagent.report.reporter import Reporter
-from nodeagent.steps.actuator import Actuator
+from nodeagent.steps.actuator import Actuator, HeldOpenError
 from nodeagent.steps.changes import GpuChange, gpu_change
 from nodeagent.steps.confirmations import Confirmations
 
@@ -63,6 +64,7 @@ class Agent:
     outcomes: Outcomes
     reporter: Reporter
     pacing: "Pacing"
+    clients: DriverClients
     nvidia: NvidiaBackend | None = None
     """None where this agent does not see what it must of NVIDIA's device plugin."""
 
@@ -73,7 +75,7 @@ class Agent:
         confirmed = self.confirmations.load(observation.plan)
         desired = self._desired(observation)
         work = self._served(observation, desired, confirmed) if desired.by_nvidia else None
-        work = work or self._worked(observation, desired, confirmed)
+        work = self._with_clients(work or self._worked(observation, desired, confirmed))
         result = self.outcomes.of(work)
         self._confirm(result)
         report_seconds = self.reporter.report(result)
@@ -93,6 +95,13 @@ class Agent:
             drives_nvidia=self.nvidia is not None,
         )
 
+    def _with_clients(self, work: PassWork) -> PassWork:
+        """Who has the driver open, where a person has to know it."""
+        held_open = any(isinstance(done.error, HeldOpenError) for done in work.actuated.values())
+        if not (held_open or work.observation.driver_closed):
+            return work
+        return replace(work, clients=self.clients(work.observation.pods.pods))
+
     def _served(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork | None:
         """On a node that NVIDIA's device plugin serves."""
         if self.nvidia is None:
@@ -109,7 +118,7 @@ class Agent:
 
     def _worked(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
         """On a node that our own device plugin serves."""
-        changes = _changes(desired, observation, confirmed)
+        changes = _changes(desired, observation, confirmed, self.actuator.rests)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids. And
         # without its Node it is not known whether the node is enabled.
         unknown = observation.readings.node is None
@@ -119,7 +128,7 @@ class Agent:
         if any(done.acted for done in actuated.values()):
             observation = self.observer.observe_hardware(observation)
             desired = self._desired(observation)
-            changes = _changes(desired, observation, confirmed)
+            changes = _changes(desired, observation, confirmed, self.actuator.rests)
         return PassWork(
             observation=observation,
             desired=desired,
@@ -141,12 +150,14 @@ class Agent:
                 self.confirmations.confirm(outcome.gpu.uuid, outcome.item_hash)
 
 
-def _changes(desired: DesiredItems, observation: Observation, confirmed: Mapping[str, str]) -> dict[int, GpuChange]:
+def _changes(
+    desired: DesiredItems, observation: Observation, confirmed: Mapping[str, str], rests: Callable[[str], bool]
+) -> dict[int, GpuChange]:
     """By index of the GPU."""
     found = {}
     for item in desired.items:
         if item.gpu is not None:
-            judged = observation.judge(item.gpu)
+            judged = replace(observation.judge(item.gpu), rests=rests(item.gpu.uuid))
             if desired.paused or desired.disabled:
                 # Not even what this agent left half-made is touched.
                 judged = replace(judged, unfinished=frozenset())

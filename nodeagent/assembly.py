@@ -26,6 +26,7 @@ from nodeagent.nvidia.switch import Switch
 from nodeagent.observation import Observer
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.witnesses import KubeletReader, Witnesses
+from nodeagent.report.driver_clients import DriverClients
 from nodeagent.report.outcomes import Outcomes
 from nodeagent.report.reporter import Reporter
 from nodeagent.settings import Settings
@@ -94,6 +95,7 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
         confirmations=Confirmations(),
         outcomes=Outcomes(clock),
         reporter=parts.reporter,
+        clients=DriverClients(settings.proc_dir, clock),
         pacing=Pacing(clock, resync_seconds=settings.resync_seconds),
         nvidia=_nvidia(parts, guard, modes, settings) if settings.nvidia_backend else None,
     )

@@ -5,7 +5,9 @@ resourceVersion. An enabled node gets the label gpuplan.dev/node-agent, which ou
 when the node is not enabled any more and its agent has reported that no pod holds a device. With `operatorLabels:
 manage` the operator's labels of its device plugin and mig-manager are switched off and restored with it, and an
 annotation keeps what was there. They are written once per enabling, and once per return of the operator: who changes
-them after that has the last word. Must never touch a node without the operator's labels, nor any other label.
+them after that has the last word. While an agent reports that a partition is held open by a program that the driver
+does not list, DCGM and its exporter are off, too, and in the annotation. Must never touch a node without the
+operator's labels, nor any other label.
 """
 
 import json
@@ -24,13 +26,19 @@ from controller.actions.metrics import ErrorStage
 from controller.api.reading import Unreadable
 from crds.v1alpha1 import gpu_operator, paths
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, CONTROLLER_MANAGER, LABEL_NODE_AGENT
+from crds.v1alpha1.names import (
+    ANNOTATION_OPERATOR_LABELS,
+    CONTROLLER_MANAGER,
+    LABEL_NODE_AGENT,
+    GpuState,
+    Reason,
+)
 from kube import apply, errors
 from kube.metadata_patch import metadata_patch
 
 log = logging.getLogger(__name__)
 
-HERE = "true"
+HERE, WAITS = "true", GpuState.WAITING_FOR_RELEASE
 Labels = Mapping[str, str]
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
@@ -46,27 +54,33 @@ class Changes:
         return bool(self.labels or self.annotations)
 
 
-def changes(labels: Labels, record: str | None, *, manage: bool, released: bool) -> Changes:
+def changes(labels: Labels, record: str | None, *, manage: bool, released: bool, held_open: bool = False) -> Changes:
     """What is to be written on a Node with these labels, and this annotation of ours (None: it has none).
 
-    `released`: its agent has reported that no pod holds a device and that none can get one.
+    `released`: its agent has reported that no pod holds a device and that none can get one. `held_open`: that it waits
+    for a program that has a partition open.
     """
     found = enablement(labels)
     if found.mode is not None:
-        return _enabled(labels, record, manage=manage)
+        return _enabled(labels, record, manage=manage, held_open=held_open)
     # Another value keeps no agent there, and so none that could release the node.
     stays = labels.get(LABEL_NODE_AGENT) == HERE and not released
     # Labels that are not understood, or disagree, are no request: everything stays as it is.
-    return Changes() if stays or not found.ended else _handed_back(labels, record, manage=manage)
+    if stays or not found.ended:
+        return _monitors(labels, record, held_open=False) if manage else Changes()
+    return _handed_back(labels, record, manage=manage)
 
 
-def _enabled(labels: Labels, record: str | None, *, manage: bool) -> Changes:
+def _enabled(labels: Labels, record: str | None, *, manage: bool, held_open: bool) -> Changes:
     ours: dict[str, str | None] = {} if labels.get(LABEL_NODE_AGENT) == HERE else {LABEL_NODE_AGENT: HERE}
     runs = gpu_operator.runs(labels)
     if manage and record is not None and not runs:
         # It took our values along, as when feature discovery fails for a while, and comes back with its own.
         return Changes(labels=ours, annotations={ANNOTATION_OPERATOR_LABELS: None})
-    if not manage or record is not None or not runs or gpu_operator.at_work(labels):
+    if manage and record is not None:
+        parked = _monitors(labels, record, held_open=held_open)
+        return Changes(labels={**ours, **parked.labels}, annotations=parked.annotations)
+    if not manage or not runs or gpu_operator.at_work(labels):
         return Changes(labels=ours)
     # An absent one too: the operator adds it as soon as it finds the node capable of MIG.
     before = {key: labels.get(key) for key in gpu_operator.RIVALS if labels.get(key) != gpu_operator.OFF}
@@ -74,14 +88,35 @@ def _enabled(labels: Labels, record: str | None, *, manage: bool) -> Changes:
     return Changes(labels={**ours, **off}, annotations={ANNOTATION_OPERATOR_LABELS: json.dumps(before)})
 
 
+def _monitors(labels: Labels, record: str | None, *, held_open: bool) -> Changes:
+    """Take DCGM off, or put it back, in the one patch that also keeps or forgets what was there."""
+    before = values_before(record) if record is not None else None
+    if before is None:
+        return Changes()
+    parked = {key: before[key] for key in gpu_operator.MONITORS if key in before}
+    others = {key: value for key, value in before.items() if key not in parked}
+    if held_open == bool(parked):
+        return Changes()
+    if held_open:
+        runs = {key: gpu_operator.ON for key in gpu_operator.MONITORS if labels.get(key) == gpu_operator.ON}
+        kept = {**others, **runs}
+        found: dict[str, str | None] = dict.fromkeys(runs, gpu_operator.OFF)
+    else:
+        kept, found = others, _still_off(labels, parked)
+    return Changes(labels=found, annotations={ANNOTATION_OPERATOR_LABELS: json.dumps(kept)} if kept != before else {})
+
+
+def _still_off(labels: Labels, before: Mapping[str, str | None]) -> dict[str, str | None]:
+    """What is not off any more was changed by another client since."""
+    return {key: value for key, value in before.items() if labels.get(key) == gpu_operator.OFF}
+
+
 def _handed_back(labels: Labels, record: str | None, *, manage: bool) -> Changes:
     ours: dict[str, str | None] = {LABEL_NODE_AGENT: None} if LABEL_NODE_AGENT in labels else {}
     before = values_before(record) if manage and record is not None else None
     if before is None:
         return Changes(labels=ours)
-    # What is not off any more was changed by another client since.
-    restored = {key: value for key, value in before.items() if labels.get(key) == gpu_operator.OFF}
-    return Changes(labels={**ours, **restored}, annotations={ANNOTATION_OPERATOR_LABELS: None})
+    return Changes(labels={**ours, **_still_off(labels, before)}, annotations={ANNOTATION_OPERATOR_LABELS: None})
 
 
 def values_before(record: str) -> Mapping[str, str | None] | None:
@@ -90,7 +125,7 @@ def values_before(record: str) -> Mapping[str, str | None] | None:
         found = json.loads(record)
     except ValueError:
         return None
-    if not isinstance(found, dict) or not found.keys() <= set(gpu_operator.RIVALS):
+    if not isinstance(found, dict) or not found.keys() <= {*gpu_operator.RIVALS, *gpu_operator.MONITORS}:
         return None
     values = (value for value in found.values() if value is not None)
     valid = all(isinstance(value, str) and _LABEL_VALUE.fullmatch(value) for value in values)
@@ -115,7 +150,8 @@ class NodeLabels:
         if node is None:
             return
         released = reading is not None and reading.handed_back and reading.node_uid == node.uid
-        if changes(node.labels, node.operator_record, manage=self._manages(name, node.labels), released=released):
+        manage, held_open = self._manages(name, node.labels), self._held_open(name)
+        if changes(node.labels, node.operator_record, manage=manage, released=released, held_open=held_open):
             yield Duty(what=f"labels of node {name}", about=name, act=partial(self._write, name))
 
     def _write(self, name: str) -> None:
@@ -124,7 +160,8 @@ class NodeLabels:
         labels, annotations = (raw["metadata"].get(part) or {} for part in ("labels", "annotations"))
         released = LABEL_NODE_AGENT in labels and enablement(labels).ended and self._released(raw)
         manage = self._manages(name, labels)
-        due = changes(labels, annotations.get(ANNOTATION_OPERATOR_LABELS), manage=manage, released=released)
+        record, held_open = annotations.get(ANNOTATION_OPERATOR_LABELS), self._held_open(name)
+        due = changes(labels, record, manage=manage, released=released, held_open=held_open)
         operations = metadata_patch(raw, labels=due.labels, annotations=due.annotations)
         if not patch_node(self._api, name, operations):
             return
@@ -137,6 +174,13 @@ class NodeLabels:
         reading = self._state.plan(name)
         enabled = enablement(labels).mode is not None
         return self._manage and not (enabled and (reading is None or reading.by_nvidia))
+
+    def _held_open(self, name: str) -> bool:
+        """Not once the agent has given up, nor while it is silent: the node has its monitoring back then."""
+        reading = self._state.plan(name)
+        if reading is None or reading.alive is None or reading.alive.status != "True":
+            return False
+        return any((gpu.view.state, gpu.view.reason) == (WAITS, Reason.HELD_OPEN) for gpu in reading.gpus)
 
     def _released(self, node: Mapping[str, Any]) -> bool:
         name, uid = node["metadata"]["name"], node["metadata"]["uid"]

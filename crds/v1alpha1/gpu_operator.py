@@ -10,13 +10,19 @@ PREFIX = "nvidia.com/gpu.deploy."
 DEVICE_PLUGIN, MIG_MANAGER = f"{PREFIX}device-plugin", f"{PREFIX}mig-manager"
 RIVALS = (DEVICE_PLUGIN, MIG_MANAGER)
 """Parts that give out or partition the GPUs that gpuplan does."""
+MONITORS = (f"{PREFIX}dcgm", f"{PREFIX}dcgm-exporter")
+"""Parts that hold GPUs open without a process that the driver lists."""
 OPERANDS = f"{PREFIX}operands"
 """Places no part: with `false` the operator takes all of them, and their labels, off the node."""
-OFF = "false"
+OFF, ON = "false", "true"
 PAUSED = "paused-for-"
 """A value with this is put back by the operator itself, at the end of an upgrade or a change of MIG instances."""
 UPGRADE_STATE, UNLOADING = "nvidia.com/gpu-driver-upgrade-state", "pod-restart-required"
 """The operator's upgrade of the driver: in this state its pod is replaced, and pods with GPUs were evicted before."""
+
+
+LETS_GO, COMES_BACK = (" ".join([*(f"{key}={value}" for key in MONITORS), "--overwrite"]) for value in (OFF, ON))
+"""What `kubectl label node NODE` needs to take these parts off a node, and back."""
 
 
 def runs(labels: Mapping[str, str]) -> bool:

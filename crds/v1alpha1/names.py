@@ -156,6 +156,10 @@ class Reason(StrEnum):
     Node every ten seconds."""
     WAITING_FOR_RELEASE = "WaitingForRelease"
     """A partition in use is in the way; the message names its pod. Remedy: wait for that pod to end, or delete it."""
+    HELD_OPEN = "HeldOpen"
+    """The driver refuses to destroy a partition that no pod and no listed process uses: a program such as DCGM has it
+    open. The partition is advertised until the next try. Remedy: wait for five minutes, then run the command in the
+    message, or set `operatorLabels: manage`."""
     USE_UNKNOWN = "UseUnknown"
     """Whether a partition in the way is in use is not known, so it counts as in use. Remedy: wait a minute after a
     restart; if it lasts, the message names the source that does not answer."""

@@ -279,8 +279,8 @@ class Values(Section):
     """The scheduler whose filters are simulated."""
     operator_labels: Literal["report", "manage"] = "report"
     """The GPU Operator's labels that switch its device plugin and mig-manager off. `manage`: the controller sets them
-    on nodes that you enable, restores what was there, and may write these two labels. `report`: the plan says which
-    are missing, with the command."""
+    on nodes that you enable, restores what was there, and takes DCGM off a node while it holds a partition open that
+    is to be destroyed; it may write these four labels. `report`: the plan says which are missing, with the command."""
     controller: Controller = Controller()
     """The Deployment that plans. One of its replicas leads."""
     nodes: Nodes = Nodes()

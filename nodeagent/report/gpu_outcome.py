@@ -6,7 +6,9 @@ returns a `GpuOutcome`. Pure.
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from typing import TypeAlias
 
+from crds.v1alpha1 import gpu_operator
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
 from nodeagent.advertise.confirm import Stage
@@ -19,11 +21,13 @@ from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.orphans import Orphans
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, fault
-from nodeagent.steps.actuator import Actuated
+from nodeagent.steps.actuator import Actuated, HeldOpenError
 from nodeagent.steps.changes import GpuChange
 from partitioning.resources import ACK_MEMORY
 
 NAMED_HOLDERS = 3
+HELD_OPEN_SECONDS = 300.0
+"""A GPU that something unseen holds open for this long is a person's."""
 
 
 def gpu_outcome(
@@ -35,9 +39,10 @@ def gpu_outcome(
     confirmed_hash: str,
     partitions: tuple[PartitionOutcome, ...],
     notes: Iterable[str],
+    held_by: str = "",
 ) -> GpuOutcome:
-    """`notes` are sentences that are true in whatever state the GPU is."""
-    state, reason, message = _state(item.item_hash, change, actuated, stage, confirmed_hash)
+    """`notes` are sentences that are true in whatever state the GPU is; `held_by` names programs that have it open."""
+    state, reason, message = _state(item.item_hash, change, _failure(actuated, held_by), stage, confirmed_hash)
     ready = state is GpuState.READY
     if ready and not message:
         message = next((doubt_about(one.partition, one.doubt) for one in partitions if one.doubt), "")
@@ -83,9 +88,10 @@ def closed_gpu(
     )
 
 
-def _state(
-    item_hash: str, change: GpuChange, actuated: Actuated, stage: Stage, confirmed_hash: str
-) -> tuple[GpuState, Reason, str]:
+Found: TypeAlias = tuple[GpuState, Reason, str]
+
+
+def _state(item_hash: str, change: GpuChange, failure: Found | None, stage: Stage, confirmed_hash: str) -> Found:
     if isinstance(change.target, Disabled):
         return _disabled(change, stage)
     if not item_hash:
@@ -105,16 +111,32 @@ def _state(
         lacks = f"; {', '.join(change.missing)} is not there" if change.missing else ""
         message = f"the plan is paused: nothing is changed until spec.paused is removed{lacks}"
         return GpuState.CHANGING, Reason.PAUSED, message
-    if actuated.error is not None:
-        held = isinstance(actuated.error, InUseError)
-        state = GpuState.WAITING_FOR_RELEASE if held else GpuState.FAILED
-        return state, Reason.WAITING_FOR_RELEASE if held else Reason.DRIVER_ERROR, str(actuated.error)
+    if failure is not None:
+        return failure
     if not change.converged:
         return _under_way(change, stage)
     if stage.schedulable:
         return GpuState.READY, Reason.CONFIRMED, ""
     state = GpuState.FAILED if stage.failed else GpuState.ADVERTISING
     return state, stage.reason, stage.message
+
+
+def _failure(actuated: Actuated, held_by: str) -> Found | None:
+    """What the driver answered, where it refused something."""
+    error = actuated.error
+    if not isinstance(error, InUseError):
+        return (GpuState.FAILED, Reason.DRIVER_ERROR, str(error)) if error is not None else None
+    if not isinstance(error, HeldOpenError):
+        return GpuState.WAITING_FOR_RELEASE, Reason.WAITING_FOR_RELEASE, str(error)
+    by = f"open in {held_by}" if held_by else "no process is seen that has it open"
+    message = f"{error} ({by}): it is advertised until the next try"
+    if actuated.seconds < HELD_OPEN_SECONDS:
+        return GpuState.WAITING_FOR_RELEASE, Reason.HELD_OPEN, message
+    remedy = (
+        f"DCGM is known to do this: take it off the node for the change with kubectl label node NODE "
+        f"{gpu_operator.LETS_GO}, and back with {gpu_operator.COMES_BACK}"
+    )
+    return GpuState.FAILED, Reason.HELD_OPEN, f"{message}. {remedy}"
 
 
 def unread_node_note(node: ObservedNode | None, change: GpuChange) -> str:
@@ -182,7 +204,7 @@ def orphan_notes(orphans: Orphans) -> list[str]:
     return found + ([f"and {len(orphans) - NAMED_HOLDERS} more pods"] if len(orphans) > NAMED_HOLDERS else [])
 
 
-def _under_way(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
+def _under_way(change: GpuChange, stage: Stage) -> Found:
     blocking = {partition.id for partition, _ in change.blocking}
     withdrawing = [partition.title for partition in change.withdraw if partition.id not in blocking]
     if withdrawing and stage.failed:
@@ -195,7 +217,7 @@ def _under_way(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
     return GpuState.WAITING_FOR_RELEASE, waiting_reason(change), holders(change)
 
 
-def _disabled(change: GpuChange, stage: Stage) -> tuple[GpuState, Reason, str]:
+def _disabled(change: GpuChange, stage: Stage) -> Found:
     if change.blocking:
         return GpuState.WAITING_FOR_RELEASE, waiting_reason(change), holders(change)
     if change.unreleased:

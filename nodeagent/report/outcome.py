@@ -14,6 +14,7 @@ from nodeagent.desired.target import Disabled, Refused, Unchanged
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observation import Observation
+from nodeagent.report.driver_clients import DriverClient
 from nodeagent.steps.actuator import Actuated
 from nodeagent.steps.changes import GpuChange
 
@@ -70,6 +71,8 @@ class PassWork:
     advertised: Advertised
     confirmed: Mapping[str, str]
     """Hash of the item that was confirmed before this pass, by GPU UUID."""
+    clients: tuple[DriverClient, ...] = ()
+    """Programs that have the driver's files open, where that matters."""
 
     def changed(self, index: int) -> bool:
         """Whether this pass changed a GPU, or what is advertised of it, for its item."""

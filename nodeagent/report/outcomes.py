@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItem
 from nodeagent.desired.target import no_such_gpu
+from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.hardware.partitions import existing
 from nodeagent.observed.orphans import OrphanBook, Orphans
 from nodeagent.observed.usage import Use, Verdict
+from nodeagent.report.driver_clients import DriverClient, sentence
 from nodeagent.report.gpu_outcome import (
     absent_gpu,
     closed_gpu,
@@ -99,6 +101,7 @@ class Outcomes:
             work.advertised.stage(change),
             confirmed_hash=work.confirmed.get(uuid, ""),
             partitions=partitions,
+            held_by=sentence(_unlisted(work, item.gpu)),
             notes=(
                 unread_node_note(work.observation.readings.node, change),
                 unhealthy_note(partitions),
@@ -118,3 +121,9 @@ class Outcomes:
         ordered = sorted(by_id.values(), key=lambda partition: partition.rank)
         verdicts = ((p, self._debounced.of(p.id, work.observation.verdict(p, change.gpu))) for p in ordered)
         return tuple(partition_outcome(p, verdict, work.advertised) for p, verdict in verdicts)
+
+
+def _unlisted(work: PassWork, gpu: ObservedGpu) -> list[DriverClient]:
+    """Programs that have this GPU open, but those of pods that hold a device: these are known, and in no one's way."""
+    known = set(work.observation.usage.held.values())
+    return [client for client in work.clients if gpu.minor in client.minors and client.pod not in known]

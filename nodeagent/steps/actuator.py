@@ -2,8 +2,9 @@
 
 Takes a `GpuChange`, returns what was done and, if the driver refused, why. Each step is in the journal before its first
 driver call. Right before a destruction it reads NVML's processes once more, where a client is information and no
-failure, and has the instance's name taken from container runtimes; an instance that keeps it is kept. Stops between
-steps when a newer plan is there. Never tries another order or placement.
+failure, and has the instance's name taken from container runtimes; an instance that keeps it is kept. One that a
+program holds open that no list of the driver shows gets its compute instance again, and pods may get it meanwhile.
+Stops between steps when a newer plan is there. Never tries another order or placement.
 """
 
 import logging
@@ -22,6 +23,8 @@ from partitioning.layouts import Instance
 log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS = 1.0
 LAST_PAUSE_SECONDS = 30.0
+HELD_OPEN_SECONDS = (5.0, 300.0)
+"""First and longest pause after a driver refused what no process is seen to use: each try takes its id off the list."""
 ACTING_SECONDS = 20.0
 """No further step on hardware begins after this time in one pass: the heartbeat and the status need passes that end."""
 SpecVersion: TypeAlias = tuple[str, int]
@@ -37,6 +40,8 @@ class Actuated:
     error: DriverError | None = None
     fresh: bool = True
     """The driver was called in this pass; else the error is that of an earlier try, and its pause is not over."""
+    seconds: float = 0.0
+    """Since the first of the refusals that the error is the last of."""
     interrupted: bool = False
     """A newer plan arrived, or the pass had taken long enough: the rest is for the next pass."""
 
@@ -52,6 +57,12 @@ class StillNamedError(DriverError):
     kind = "still-named"
 
 
+class HeldOpenError(InUseError):
+    """The driver says that a client holds it, and lists no process: DCGM and exporters are known to do this."""
+
+    kind = "held-open"
+
+
 @dataclass(frozen=True, slots=True)
 class _Pause:
     """After a failure on one GPU: the same plan is not tried again at once."""
@@ -60,6 +71,7 @@ class _Pause:
     error: DriverError
     backoff: Backoff
     over_at: float
+    since: float
 
 
 class Actuator:
@@ -94,30 +106,41 @@ class Actuator:
 
     def run(self, change: GpuChange, *, spec_version: SpecVersion, may_go_on: Callable[[], bool]) -> Actuated:
         """Work through the steps of one GPU as far as possible."""
-        uuid = change.gpu.uuid
+        uuid, now = change.gpu.uuid, self._clock()
         pause = self._pauses.get(uuid)
-        if not change.acts:
+        left = change.kept or change.withdraw or change.destroy
+        held = bool(left) and pause is not None and isinstance(pause.error, HeldOpenError)
+        if not (change.acts or held):
             self._pauses.pop(uuid, None)
             return Actuated()
-        if pause is not None and pause.spec_version != spec_version:
+        if pause is not None and not held and pause.spec_version != spec_version:
             pause = None
-        if pause is not None and self._clock() < pause.over_at:
-            return Actuated(error=pause.error, fresh=False)
+        if pause is not None and (now < pause.over_at or not change.acts):
+            return Actuated(error=pause.error, fresh=False, seconds=now - pause.since)
         result = self._work(change, spec_version, may_go_on)
         if result.error is None:
             self._pauses.pop(uuid, None)
-        else:
-            backoff = pause.backoff if pause is not None else _backoff()
-            seconds = backoff.next_seconds()
-            self._pauses[uuid] = _Pause(spec_version, result.error, backoff, self._clock() + seconds)
-            context = fields(gpu=change.gpu.index, error=result.error.kind)
-            log.warning("GPU %d: %s; next try in %g s", change.gpu.index, result.error, seconds, extra=context)
-        return result
+            return result
+        again = pause is not None and type(pause.error) is type(result.error)
+        backoff = pause.backoff if pause is not None and again else _backoff(result.error)
+        since = pause.since if pause is not None and again else now
+        seconds = backoff.next_seconds()
+        self._pauses[uuid] = _Pause(spec_version, result.error, backoff, self._clock() + seconds, since)
+        context = fields(gpu=change.gpu.index, error=result.error.kind)
+        log.warning("GPU %d: %s; next try in %g s", change.gpu.index, result.error, seconds, extra=context)
+        return replace(result, seconds=now - since)
+
+    def rests(self, gpu_uuid: str) -> bool:
+        """A program holds open what was to be destroyed on this GPU: until the next try pods may get all of it."""
+        pause = self._pauses.get(gpu_uuid)
+        return pause is not None and isinstance(pause.error, HeldOpenError) and self._clock() < pause.over_at
 
     def seconds_to_retry(self, gpus: Collection[str]) -> float | None:
         """Until the first pause of these GPUs is over."""
-        pauses = [pause for gpu, pause in self._pauses.items() if gpu in gpus]
-        return min((max(pause.over_at - self._clock(), 0.0) for pause in pauses), default=None)
+        # One of a GPU that is held open lasts until its ids are withdrawn again, which no pass makes faster.
+        pauses = [self._pauses[gpu] for gpu in gpus if gpu in self._pauses]
+        waits = [p for p in pauses if p.over_at > self._clock() or not isinstance(p.error, HeldOpenError)]
+        return min((max(pause.over_at - self._clock(), 0.0) for pause in waits), default=None)
 
     def _work(self, change: GpuChange, spec_version: SpecVersion, may_go_on: Callable[[], bool]) -> Actuated:
         gpu, interrupted = change.gpu, False
@@ -127,6 +150,10 @@ class Actuator:
         for action, placed, call in self._steps(change):
             if interrupted := not may_go_on():
                 break
+            if isinstance(problem, HeldOpenError) and action is Action.DESTROY:
+                # It holds the others, too, and each would leave its place in the list for nothing.
+                stuck.append(placed)
+                continue
             if action is Action.CREATE and any(gpu.collide(placed, other) for other in stuck):
                 continue
             began = self._clock()
@@ -172,15 +199,24 @@ class Actuator:
     def _destroy(self, gpu: ObservedGpu, instance: GpuInstance) -> None:
         if why := self._forget(instance):
             raise StillNamedError(f"destroying {instance.placed}", why)
-        for compute in instance.compute:
-            self._driver.destroy_compute_instance(gpu.uuid, instance, compute)
-        self._driver.destroy_gpu_instance(gpu.uuid, instance)
+        try:
+            for compute in instance.compute:
+                self._driver.destroy_compute_instance(gpu.uuid, instance, compute)
+        except InUseError as error:
+            raise HeldOpenError(f"destroying {instance.placed}", error.answer) from error
+        try:
+            self._driver.destroy_gpu_instance(gpu.uuid, instance)
+        except InUseError as error:
+            self._driver.create_compute_instance(gpu.uuid, instance.id)
+            raise HeldOpenError(f"destroying {instance.placed}", error.answer) from error
 
     def _create(self, gpu: ObservedGpu, placed: Instance) -> None:
         made = self._driver.create_gpu_instance(gpu.uuid, placed)
         self._driver.create_compute_instance(gpu.uuid, made)
 
 
-def _backoff() -> Backoff:
+def _backoff(error: DriverError) -> Backoff:
     """Without jitter: a driver has one caller."""
-    return Backoff(first_seconds=FIRST_PAUSE_SECONDS, cap_seconds=LAST_PAUSE_SECONDS, jitter=lambda: 1.0)
+    usual = FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS
+    first_seconds, cap_seconds = HELD_OPEN_SECONDS if isinstance(error, HeldOpenError) else usual
+    return Backoff(first_seconds=first_seconds, cap_seconds=cap_seconds, jitter=lambda: 1.0)

@@ -41,6 +41,8 @@ class GpuChange:
     """Desired and not there yet."""
     unreleased: tuple[Partition, ...] = ()
     """Of a GPU of a disabled node: not known to be free, or not yet known to be gone from the kubelet's list."""
+    kept: tuple[Partition, ...] = ()
+    """Not desired, and advertised until the next try to destroy it."""
     differs: bool = False
     """Paused, and something is to be done."""
 
@@ -52,7 +54,7 @@ class GpuChange:
     @property
     def converged(self) -> bool:
         """The GPU has what the target demands, and nothing else."""
-        return not (self.acts or self.withdraw or self.blocking or self.missing or self.differs)
+        return not (self.acts or self.withdraw or self.blocking or self.missing or self.kept or self.differs)
 
     @property
     def hardware_differs(self) -> bool:
@@ -140,17 +142,21 @@ def _mig(target: MigTarget, judged: JudgedGpu) -> GpuChange:
     in_the_way = [by_place[place] for place in steps.blocked]
     held, withheld = judged.split_in_use(in_the_way)
     surplus = [by_place[place] for place in steps.destroy if place in by_place]
+    kept_on, surplus = (tuple(surplus), []) if judged.rests else ((), surplus)
     # A half-made instance was never on the list.
     destroy = [
         instance
         for place in steps.destroy
-        if (instance := gpu.at(place)) and (instance.half_made or by_place[place].id in judged.released)
+        if not judged.rests
+        and (instance := gpu.at(place))
+        and (instance.half_made or by_place[place].id in judged.released)
     ]
     left = gpu.layout.without(instance.placed for instance in destroy)
     return GpuChange(
         gpu=gpu,
         target=target,
-        advertise=advertise + held,
+        advertise=advertise + held + kept_on,
+        kept=kept_on,
         withdraw=tuple(surplus) + withheld + unusable,
         destroy=tuple(destroy),
         finish=tuple(instance for place in steps.keep if (instance := gpu.at(place)) and instance.half_made),

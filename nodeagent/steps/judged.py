@@ -29,6 +29,8 @@ class JudgedGpu:
     """Those of them that the kubelet no longer has and that are free: their partitions may be destroyed."""
     unfinished: frozenset[Instance] = frozenset()
     """Placements at which this agent was interrupted."""
+    rests: bool = False
+    """Nothing of it is destroyed for now, so that what would be is advertised."""
 
     def split_advertisable(self, usable: Iterable[Partition]) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
         """Which are advertised, and which are not because a pod could get them alongside another holder."""

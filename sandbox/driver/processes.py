@@ -24,10 +24,14 @@ def attach(
     mps: bool = False,
     graphics: bool = False,
     hidden: bool = False,
+    gpu_instance_alone: bool = False,
 ) -> None:
-    """Put a process on a device. Again with the same pid and device: its memory use changes."""
+    """Put a process on a device, or on a MIG device's GPU instance and not its compute instance.
+
+    Again with the same pid and device: its memory use changes."""
     with Store(path).writing() as machine:
         gpu, gpu_instance, compute_instance = find(machine, uuid)
+        compute_instance = None if gpu_instance_alone else compute_instance
         process = ProcessState(
             pid=pid,
             memory_mib=memory_mib,

@@ -126,7 +126,11 @@ class World(ApiMemory, PodsMemory):
 
     def settings(self) -> Raw:
         """As in the agent's file."""
-        return {"writeAllocatable": self.write_allocatable, "mpsExclusiveProcess": self.exclusive}
+        return {
+            "writeAllocatable": self.write_allocatable,
+            "mpsExclusiveProcess": self.exclusive,
+            "procDir": str(proc_of(self.machine)),
+        }
 
     def hang_up(self, pod_uid: str, program: str) -> str:
         """No program of NVIDIA's runs here."""

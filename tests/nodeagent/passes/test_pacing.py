@@ -29,7 +29,7 @@ def with_a_pause(make_world: MakeWorld) -> World:
 
 def test_a_pause_is_waited_for_while_its_gpu_is_worked_on(make_world: MakeWorld) -> None:
     world = with_a_pause(make_world)
-    assert world.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert world.found() == ("WaitingForRelease", "HeldOpen")
 
     dues = []
     for _ in range(20):

@@ -166,7 +166,7 @@ def _changes(
             if isinstance(target, MpsTarget) and target.replicas and confirmed.get(item.gpu.uuid) == item.item_hash:
                 # The config may have lost them: with this item confirmed, what has their ids is of this size.
                 known = {p.id for p in judged.partitions}
-                held = held_replicas(item.gpu.uuid, target.slices[0], observation.usage.held.keys() - known)
+                held = held_replicas(item.gpu.uuid, target.slices, observation.usage.held.keys() - known)
                 judged = replace(judged, partitions=(*judged.partitions, *held))
             found[item.index] = gpu_change(target, judged)
     return found

@@ -6,7 +6,7 @@ pods were observed to hold. Decides nothing.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig
@@ -102,10 +102,11 @@ def mps_partition(gpu_uuid: str, share: MpsSlice, number: int) -> Partition:
     )
 
 
-def held_replicas(gpu_uuid: str, share: MpsSlice, held: Iterable[str]) -> tuple[Partition, ...]:
-    """Those that pods hold, sorted; `share` is what each replica of this GPU is, which no id tells."""
-    found = (_REPLICA_ID.fullmatch(i) for i in held if i.startswith(f"{gpu_uuid}::"))
-    return tuple(mps_partition(gpu_uuid, share, number) for number in sorted(int(f["number"]) for f in found if f))
+def held_replicas(gpu_uuid: str, shares: Sequence[MpsSlice], held: Iterable[str]) -> tuple[Partition, ...]:
+    """Those of `shares`, the equal parts of this GPU, that pods hold. A higher number is another device plugin's."""
+    matches = (_REPLICA_ID.fullmatch(i) for i in held if i.startswith(f"{gpu_uuid}::"))
+    numbers = sorted(int(found["number"]) for found in matches if found)
+    return tuple(mps_partition(gpu_uuid, shares[n], n) for n in numbers if n < len(shares))
 
 
 def mig_partition(gpu: ObservedGpu, instance: GpuInstance) -> Partition | None:

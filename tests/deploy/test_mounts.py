@@ -146,6 +146,15 @@ def test_the_first_process_starts_a_program_again_that_ended_and_ends_with_its_p
         assert first.wait(20) == 0
 
 
+@pytest.mark.parametrize("name", ["gpuplan-device-plugin", "gpuplan-mps"])
+def test_what_uses_no_network_does_not_depend_on_the_pod_network(name: str) -> None:
+    """The kubelet ends a pod whose sandbox has no address any more, and MPS clients with their daemon."""
+    sets = {body["metadata"]["name"]: body for body in ALL if body["kind"] == "DaemonSet"}
+    pod = sets[name]["spec"]["template"]["spec"]
+    assert pod["hostNetwork"] is True
+    assert not any("ports" in found for found in pod["containers"]), "else they would be those of the node"
+
+
 def test_the_page_names_every_path_of_the_node_with_its_reason() -> None:
     page = (MANIFESTS.parents[1] / "docs/security.md").read_text()
     (table,) = re.findall(r"^## What the pods get of the node\n(.*?)^## ", page, re.MULTILINE | re.DOTALL)

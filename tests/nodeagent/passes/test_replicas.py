@@ -153,3 +153,19 @@ def test_replicas_of_another_number_wait_for_the_holder_also_after_a_loss(make_w
     assert world.advertised().get(SHARED, 0) == 0
     assert world.found() == ("WaitingForRelease", "WaitingForRelease")
     assert "held by pod default/p1, which got it as GPU-" in world.gpu_status()["message"]
+
+
+def test_a_replica_of_another_plugin_is_not_taken_for_one_that_was_lost(make_world: MakeWorld) -> None:
+    """As where NVIDIA's plugin was tried for a while, and its pods run on."""
+    world = make_world(plain())
+    world.apply(replicas(0, 4))
+    world.settle()
+    uuid = world.gpu().uuid
+    holder = world.pod_of_other_plugin(SHARED, f"{uuid}::7", uuid, "tried")
+
+    world.settle()
+
+    assert SHARED not in world.advertised()
+    world.finish(holder)
+    world.settle()
+    assert world.advertised() == {SHARED: 4}

@@ -7,12 +7,14 @@ snapshot, byte for byte. A used partition is never touched, an unsettled or pinn
 serves no pod never written.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from controller.explanation.explain import why_unplaced
 from controller.model.results import NodeFailure, PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
+from controller.planner.effort import Effort, never
 from controller.planner.isolation import NodePlanningError
 from controller.planner.result.outcome import outcome
 from controller.planner.search import OnPhase, search
@@ -21,15 +23,26 @@ from controller.planner.set_aside import SetAside
 __all__ = ["OnPhase", "plan"]
 
 
-def plan(snapshot: Snapshot, options: PlannerOptions | None = None, on_phase: OnPhase | None = None) -> PlanningResult:
-    """One pass; a node whose planning raises an error is left out and named in the result."""
+def plan(
+    snapshot: Snapshot,
+    options: PlannerOptions | None = None,
+    on_phase: OnPhase | None = None,
+    *,
+    out_of_time: Callable[[], bool] = never,
+) -> PlanningResult:
+    """One pass; a node or pod whose planning raises an error is left out and named in the result.
+
+    `out_of_time`: the last resort, where a pass takes too long all the same: what is placed by then is the plan.
+    """
+    effort = Effort(out_of_time=out_of_time)
     errors: dict[str, Exception] = {}
     aside = SetAside(snapshot)
     nodes = len(snapshot.nodes)
     while True:
         try:
             left_out = errors | aside.nodes
-            finished = search(aside.snapshot, options or PlannerOptions(), left_out.keys(), on_phase)
+            effort.start(len(snapshot.pods) + len(snapshot.other_pods) + len(snapshot.pending))
+            finished = search(aside.snapshot, options or PlannerOptions(), left_out.keys(), on_phase, effort)
             result = outcome(finished, (*why_unplaced(finished), *aside.unplaced()))
         except NodePlanningError as failed:
             name, error = next(iter(failed.errors.items()))
@@ -43,4 +56,10 @@ def plan(snapshot: Snapshot, options: PlannerOptions | None = None, on_phase: On
                 raise
         else:
             failures = tuple(NodeFailure.of(*one) for one in sorted(left_out.items()))
-            return replace(result, failures=failures, pod_failures=aside.failures())
+            return replace(
+                result,
+                failures=failures,
+                pod_failures=aside.failures(),
+                remarks=(*result.remarks, *effort.remarks()),
+                cut_short=effort.cut_short,
+            )

@@ -47,6 +47,8 @@ from partitioning import __version__
 
 EVENTS = 20_000
 """How many may wait to be written: one pass of a large cluster may report on every pending pod."""
+PASS_SECONDS = 40.0
+"""The last resort: what a pass has placed by then is its plan. Its limit on work ends it long before."""
 
 READS_ALL_PODS = {"verb": "list", "resource": "pods"}
 """In all namespaces, as no namespace is given: what who reads `/decisions` must be allowed to."""
@@ -101,8 +103,8 @@ class Controller:
             leading=lambda: not lifetime.over and (elector is None or elector.leading),
             clock=clock,
         )
-        plan = warn_about_geometries(planner, options)
-        parts = _parts(environment, settings, window, lambda snapshot: plan(snapshot, options), self._recorder)
+        plan = _within(PASS_SECONDS, clock, warn_about_geometries(planner, options), options)
+        parts = _parts(environment, settings, window, plan, self._recorder)
         self._loop = Loop(parts, lifetime=lifetime, synced=watches.current)
         self._server = _server(api, settings, self.metrics, watches, self._loop)
 
@@ -180,6 +182,16 @@ def _elector(api: ApiClient, settings: Settings, identity: str, lifetime: Lifeti
             retry_seconds=election.retry_period_seconds,
         ),
     )
+
+
+def _within(
+    seconds: float, clock: Callable[[], float], planner: Planner, options: PlannerOptions
+) -> Callable[[Snapshot], PlanningResult]:
+    def plan(snapshot: Snapshot) -> PlanningResult:
+        end = clock() + seconds
+        return planner(snapshot, options, out_of_time=lambda: clock() >= end)
+
+    return plan
 
 
 def _deadlines(settings: Settings) -> Deadlines:

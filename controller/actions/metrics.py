@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from controller.model.results import PlannerPhase, Supply
+from controller.model.results import CutShort, PlannerPhase, Supply
 
 PLANNING_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 APPLY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -116,6 +116,14 @@ class Metrics:
         self.set_aside_pods = self._gauge(
             "gpuplan_set_aside_pods", "Pods that the last pass set aside because planning with them raised an error."
         )
+        self.cut_short = Counter(
+            "gpuplan_passes_cut_short",
+            "Planning passes that ended before every pod was examined on every node: work or time was used up.",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in CutShort:
+            self.cut_short.labels(reason=reason.value)
         self.phase_placed_pods = Counter(
             "gpuplan_phase_placed_pods",
             "Pending pods placed by passes, by the planner's phase that gave them their node; a pod counts in each pass"

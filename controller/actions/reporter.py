@@ -88,6 +88,8 @@ class Reporter:
         self._metrics.passes.inc()
         self._metrics.planning_seconds.observe(seconds)
         self._metrics.placeable_pods.set(result.bound)
+        if result.cut_short is not None:
+            self._metrics.cut_short.labels(reason=result.cut_short.value).inc()
         self._metrics.verdicts = {
             **{pod.uid: PLACED for pod in result.placed},
             **{pod.uid: pod.reason.value for pod in result.unplaced},

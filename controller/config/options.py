@@ -8,6 +8,7 @@ and checked. A file that cannot be used at all is a SettingsError; a geometry th
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 from kubernetes.client import ApiClient
 
@@ -25,7 +26,14 @@ from partitioning.models import GpuModel
 
 log = logging.getLogger(__name__)
 
-Planner = Callable[[Snapshot, PlannerOptions], PlanningResult]
+
+class Planner(Protocol):
+    """`controller.planning.plan`."""
+
+    def __call__(
+        self, snapshot: Snapshot, options: PlannerOptions, *, out_of_time: Callable[[], bool] = ...
+    ) -> PlanningResult:
+        """One pass."""
 
 
 def planner_options(settings: Settings, api: ApiClient | None = None) -> PlannerOptions:
@@ -69,12 +77,14 @@ def warn_about_geometries(planner: Planner, options: PlannerOptions) -> Planner:
     problems = ChangeLog(log)
     seen: set[GpuModel] = set()
 
-    def plan(snapshot: Snapshot, options: PlannerOptions) -> PlanningResult:
+    def plan(
+        snapshot: Snapshot, options: PlannerOptions, *, out_of_time: Callable[[], bool] = lambda: False
+    ) -> PlanningResult:
         models = {gpu.model for plan in snapshot.plans for gpu in plan.gpus if gpu.model is not None} - seen
         seen.update(models)
         for model in sorted(models, key=lambda model: (model.key, model.names)):
             _warn(known.ignored(model), problems)
-        return planner(snapshot, options)
+        return planner(snapshot, options, out_of_time=out_of_time)
 
     _warn(known.warnings, problems)
     return plan

@@ -12,7 +12,8 @@ from controller.model.reasons import UnplacedReason
 from controller.model.scheduling import Taint
 from controller.model.views import NodeView, PodView
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
-from controller.simulator import Misfit, untolerated
+from controller.planner.placement.constrained import NOT_EXAMINED
+from controller.simulator import TOO_MUCH, Misfit, untolerated
 
 
 class _Obstacle(NamedTuple):
@@ -46,6 +47,18 @@ def kept_off(pod: PodView, rejected: Sequence[tuple[NodeView, Misfit]]) -> Answe
 
 def kept_off_by_others(nodes: int, reasons: Mapping[str, int]) -> Answer:
     """By filters that read other pods or volumes; `reasons` in the scheduler's words, with numbers of nodes."""
+    if TOO_MUCH.message in reasons:
+        return Answer(
+            UnplacedReason.NOT_SERVED,
+            "Its affinity terms or topology spread constraints would have to be compared with too many pods, so "
+            "nothing is planned for it. Use fewer terms, and In with few values in place of NotIn and Exists.",
+        )
+    if NOT_EXAMINED.message in reasons:
+        return Answer(
+            UnplacedReason.NO_CAPACITY,
+            "The planning pass had no work left to examine this pod on every node. Wait, or ask an administrator to "
+            "check in the controller's log which pods took most.",
+        )
     words = {reason: count for reason, count in reasons.items() if count}
     message = "The scheduler rejects this pod on every suitable node: {}. {}".format(
         joined(sorted(words)),

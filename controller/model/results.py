@@ -35,6 +35,13 @@ class PlannerPhase(StrEnum):
     CONSOLIDATED = "consolidated"
 
 
+class CutShort(StrEnum):
+    """What ended a pass before every pod was examined on every node."""
+
+    WORK = "work"
+    TIME = "time"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeChange:
     """The complete new `spec.planned.gpus` of one node, sorted by index; `changed` are the indexes that differ."""
@@ -145,6 +152,7 @@ class PlanningResult:
     pod_failures: tuple[PodFailure, ...] = ()
     remarks: tuple[str, ...] = ()
     """What this pass could not do, for the log: a bound that could not be computed, work that was cut short."""
+    cut_short: CutShort | None = None
     bound: int = 0
     reserved: ReservedFor | None = None
     counts: Counts = field(default_factory=Counts)

@@ -19,6 +19,7 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.setup import assignments_of, set_up
 from controller.planner.bound import upper_bound
+from controller.planner.effort import Effort
 from controller.planner.improvement import consolidate
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
@@ -62,9 +63,14 @@ class Finished:
 
 
 def search(
-    snapshot: Snapshot, options: PlannerOptions, failed: Collection[str] = (), on_phase: OnPhase | None = None
+    snapshot: Snapshot,
+    options: PlannerOptions,
+    failed: Collection[str] = (),
+    on_phase: OnPhase | None = None,
+    effort: Effort | None = None,
 ) -> Finished:
     """`failed` are names of nodes that are left out, since planning them raised an error."""
+    effort = effort or Effort()
     demands, gangs = without_incomplete(snapshot)
     stocks = take_stock(snapshot, options, failed)
     queue = [_compared(demand, options.profiles) for demand in (*demands.helpable, *demands.untried)]
@@ -75,7 +81,7 @@ def search(
     levels = by_level(assignments_of(queue, groups), snapshot.aged)
     assignments = list(chain.from_iterable(levels))
     tried = [one for one in assignments if one.tried]
-    constrained = ConstrainedPlacement(snapshot, options, board, assignments)
+    constrained = ConstrainedPlacement(snapshot, options, board, assignments, effort)
     phases = _FinalPhases(tried)
     remarks: list[str] = []
 
@@ -96,6 +102,7 @@ def search(
         improve_steps=options.improve_steps,
         most=upper_bound(board, tried, remarks),
         remarks=remarks,
+        hurries=effort.hurries,
         report=report,
     )
     reservation = _place(board, levels, rules)
@@ -165,7 +172,8 @@ def _nodes_of(assignments: Iterable[Assignment], snapshot: Snapshot) -> dict[str
 def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> GpuReservation | None:
     reservation = place_levels(board, levels, rules)
     placed = [one for level in levels for one in level if one.tried and one.placed]
-    if consolidate(board, [one for one in placed if not one.constrained], rules.improve_steps):
+    steps = 0 if rules.hurries() else rules.improve_steps
+    if consolidate(board, [one for one in placed if not one.constrained], steps):
         for assignment in (one for level in levels for one in level if not one.placed and moves_alone(one)):
             board.place(assignment)
     rules.report(PlannerPhase.CONSOLIDATED)

@@ -7,16 +7,17 @@ to date while pods are placed one after the other. What cannot be known passes, 
 """
 
 from controller.simulator.affinity import selects_itself
-from controller.simulator.attempts import Attempt
+from controller.simulator.attempts import TOO_MUCH, Attempt
 from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import compared, fails_always, filter_node, filter_pod, filter_room
 from controller.simulator.relabel import expected_after
 from controller.simulator.selectors import matches_node, named_nodes, selects, tolerates, untolerated
 from controller.simulator.usage import Usage
-from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict
+from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict, misfit
 
 __all__ = [
     "FIT",
+    "TOO_MUCH",
     "Attempt",
     "ClusterState",
     "Fit",
@@ -30,6 +31,7 @@ __all__ = [
     "filter_pod",
     "filter_room",
     "matches_node",
+    "misfit",
     "named_nodes",
     "selects",
     "selects_itself",

@@ -46,19 +46,21 @@ class AffinityState:
             for resident in population.candidates(*_sought(term)):
                 self._count_avoided(term, resident, 1)
         for term, places in population.repellers.selecting(self._own):
-            population.visits += 1
+            population.visit()
             if self._means_me(term):
                 self._repelling.update({pair: number for pair, number in places.items() if number})
 
     def count(self, resident: Resident, number: int) -> None:
         """A pod came (1) or went (-1)."""
+        self._population.visit()
         if self._affinity:
             self._count_attracting(resident, number)
         for term in self._avoiding.selecting(resident.labels):
+            self._population.visit()
             self._count_avoided(term, resident, number)
         if resident.pod.anti_affinity:
             for term in self._population.terms_of(resident.pod).selecting(self._own):
-                self._population.visits += 1
+                self._population.visit()
                 if self._means_me(term):
                     _count(self._repelling, (term.topology_key,), resident.node.labels, number)
 
@@ -95,12 +97,10 @@ class AffinityState:
             _count(self._attracting, self._keys, resident.node.labels, number)
 
     def _count_avoided(self, term: PodAffinityTerm, resident: Resident, number: int) -> None:
-        self._population.visits += 1
         if self._meets(term, resident.pod.namespace, resident.labels):
             _count(self._avoided, (term.topology_key,), resident.node.labels, number)
 
     def _meets_all(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        self._population.visits += 1
         return all(self._meets(term, namespace, labels) for term in self._affinity)
 
     def _meets(self, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:

@@ -11,13 +11,15 @@ from controller.model.scheduling import FilterProfile, LabelSelector, Requiremen
 from controller.model.views import PodView
 from controller.simulator import affinity, spread
 from controller.simulator.affinity import AffinityState
-from controller.simulator.population import Population, Resident
+from controller.simulator.population import Population, Resident, TooManyVisitsError
 from controller.simulator.selectors import named_nodes
 from controller.simulator.spread import SpreadState
 from controller.simulator.verdicts import Misfit, misfit
 from controller.simulator.volumes import VolumeState, look_up
 
 _CONFLICT = misfit("NodeAffinity", "pod affinity terms conflict")
+TOO_MUCH = misfit(affinity.PLUGIN, "too many pods to compare")
+"""Its terms would have to be compared with too many pods."""
 _UNREADABLE = "pod has a label selector that cannot be read"
 _NO_PODS: dict[str, dict[str, str]] = {}
 
@@ -34,8 +36,10 @@ class Attempt:
     volumes: VolumeState
     unknown: tuple[str, ...]
     """What the scheduler will judge and we cannot: plan the pod last, and take no refusal as proved."""
-    size: int = 0
-    """About how many numbers it holds, which is also what it takes to make it again."""
+    size: int = 1
+    """About how many numbers it holds."""
+    cost: int = 0
+    """What it takes to make it again."""
     seen: int = 0
     """How many changes of the population it has received."""
 
@@ -73,7 +77,34 @@ def filter_key(pod: PodView, profile: FilterProfile) -> Hashable:
     )
 
 
-def attempt_for(pod: PodView, profile: FilterProfile, population: Population, context: SchedulingContext) -> Attempt:
+def attempt_for(
+    pod: PodView,
+    profile: FilterProfile,
+    population: Population,
+    context: SchedulingContext,
+    most_visits: int | None = None,
+) -> Attempt:
+    """`most_visits`: how many pods and terms may be looked at for it; None: as many as it takes."""
+    begun = population.visits
+    population.most_visits = None if most_visits is None else begun + most_visits
+    try:
+        attempt = _attempt(pod, profile, population, context)
+    except TooManyVisitsError:
+        attempt = Attempt(
+            profile=profile,
+            refused=TOO_MUCH,
+            spread=None,
+            affinity=None,
+            volumes=look_up(pod, profile, context),
+            unknown=(),
+        )
+    finally:
+        population.most_visits = None
+    attempt.cost = attempt.size + population.visits - begun
+    return attempt
+
+
+def _attempt(pod: PodView, profile: FilterProfile, population: Population, context: SchedulingContext) -> Attempt:
     volumes = look_up(pod, profile, context)
     constraints: tuple[SpreadConstraint, ...] = ()
     if spread.PLUGIN in profile.filters and spread.PLUGIN in profile.prefilters:
@@ -82,17 +113,15 @@ def attempt_for(pod: PodView, profile: FilterProfile, population: Population, co
     refused = refused or volumes.refused or _unreadable(pod, profile)
     among_pods = affinity.PLUGIN in profile.filters and affinity.PLUGIN in profile.prefilters
     namespaces = context.namespaces if context.namespaces is not None else _NO_PODS
-    visits = population.visits
-    attempt = Attempt(
+    return Attempt(
         profile=profile,
         refused=refused,
         spread=SpreadState(pod, constraints, population) if constraints else None,
         affinity=AffinityState(pod, population, namespaces) if among_pods else None,
         volumes=volumes,
         unknown=(*volumes.unknown, *_unknown(pod, profile, context)),
+        size=1 + len(constraints) * len(population.places),
     )
-    attempt.size = 1 + population.visits - visits + len(constraints) * len(population.places)
-    return attempt
 
 
 def _unreadable(pod: PodView, profile: FilterProfile) -> Misfit | None:

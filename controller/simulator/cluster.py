@@ -41,12 +41,17 @@ class ClusterState:
         context: SchedulingContext = NO_CONTEXT,
         profiles: SchedulerProfiles | None = None,
         ignored_taints: Collection[str] = (),
+        most_visits: int | None = None,
     ) -> None:
-        """`pods` are bound and not finished. Taints whose key is in `ignored_taints` are taken as gone."""
+        """`pods` are bound and not finished. Taints whose key is in `ignored_taints` are taken as gone.
+
+        A pod for which more than `most_visits` others would have to be looked at is refused on every node.
+        """
         self._context = context
         self._profiles = profiles or {}
         self._ignored_taints = frozenset(ignored_taints)
         self._population = Population()
+        self._most_visits = most_visits
         self._kinds: dict[Hashable, int] = {}
         self._kind_of: dict[int, tuple[PodView, int]] = {}
         """By identity of the view: to compare the terms of two pods may take long."""
@@ -149,6 +154,11 @@ class ClusterState:
                 return refusal
         return self._refusal(pod, place, without)
 
+    def constrains_itself(self, pod: PodView) -> bool:
+        """It names other pods or volumes on which its place depends."""
+        named = pod.affinity or pod.anti_affinity or pod.volumes
+        return bool(named or hard_constraints(pod, self.profile_of(pod), self._context))
+
     def coupled(self, pod: PodView) -> bool:
         """Where it fits depends on where other pods are: such pods are placed one by one, never in numbers."""
         if pod.affinity or pod.anti_affinity or hard_constraints(pod, self.profile_of(pod), self._context):
@@ -160,13 +170,13 @@ class ClusterState:
         profile = self.profile_of(pod)
         kind = self.kind(pod)
         attempt = self._attempts.pop(kind, None)
-        if attempt is not None and len(self._changes) - attempt.seen > max(_BEHIND, attempt.size):
+        if attempt is not None and len(self._changes) - attempt.seen > max(_BEHIND, attempt.cost):
             self._kept -= attempt.size
             attempt = None
         if attempt is None:
             if len(self._changes) >= _REMEMBERED:
                 self._forget_attempts()
-            attempt = attempt_for(pod, profile, self._population, self._context)
+            attempt = attempt_for(pod, profile, self._population, self._context, self._most_visits)
             attempt.seen = len(self._changes)
             self._kept += attempt.size
             while self._kept > _KEPT and self._attempts:

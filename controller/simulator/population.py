@@ -33,12 +33,18 @@ class Place:
     usage: Usage = field(default_factory=Usage)
 
 
+class TooManyVisitsError(Exception):
+    """A limit on visits is reached."""
+
+
 class Population:
     """Pods on nodes that are not known do not count, as for kube-scheduler."""
 
     def __init__(self) -> None:
         self.places: dict[str, Place] = {}
         self.visits = 0
+        self.most_visits: int | None = None
+        """Where it is set, `candidates` and `visit` raise an error rather than let `visits` exceed it."""
         self.repelling = 0
         """How many pods have anti-affinity terms."""
         self.repellers = Repellers()
@@ -111,8 +117,14 @@ class Population:
         for by_namespace in fellows:
             for name in by_namespace if namespaces is None else _both(by_namespace, namespaces, looked_up(namespaces)):
                 found = by_namespace[name]
-                self.visits += len(found)
+                self.visit(len(found))
                 yield from found.values()
+
+    def visit(self, number: int = 1) -> None:
+        """Count what is looked at."""
+        if self.most_visits is not None and self.visits + number > self.most_visits:
+            raise TooManyVisitsError
+        self.visits += number
 
     def terms_of(self, pod: PodView) -> TermIndex:
         """Its anti-affinity terms; made once for the terms of one object."""

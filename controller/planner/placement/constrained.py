@@ -14,11 +14,12 @@ from controller.model.views import PlannerOptions, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
+from controller.planner.effort import FILTERS, OWN_VISITS, Effort
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
-from controller.simulator import ClusterState, Misfit, fails_always, selects_itself
+from controller.simulator import Attempt, ClusterState, Misfit, fails_always, misfit, selects_itself
 
-_MOST_TRIALS = 50_000
-"""How many pairs of a pod and a node are tried in one pass."""
+NOT_EXAMINED = misfit("", "not examined")
+"""What stands for a filter's answer where a pass has no work left for the pod."""
 _DECIDED_ELSEWHERE = frozenset(
     {"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"}
 )
@@ -29,13 +30,20 @@ class ConstrainedPlacement:
     """Made once per pass."""
 
     def __init__(
-        self, snapshot: Snapshot, options: PlannerOptions, board: Board, assignments: Sequence[Assignment]
+        self,
+        snapshot: Snapshot,
+        options: PlannerOptions,
+        board: Board,
+        assignments: Sequence[Assignment],
+        effort: Effort | None = None,
     ) -> None:
         self._board = board
         self._assignments = assignments
         self._names = [node.name for node in snapshot.nodes]
         self._labels = [node.labels for node in snapshot.nodes]
-        self._trials = _MOST_TRIALS
+        self._effort = effort or Effort()
+        self._cut = False
+        """The last search ended before all of its nodes were tried."""
         self._synced: dict[str, int] = {}
         self._lists: dict[tuple[tuple[int, ...], Reach, tuple[str, ...]], list[int]] = {}
         self._starts: dict[Hashable, int] = {}
@@ -43,9 +51,32 @@ class ConstrainedPlacement:
         self._cluster = _cluster(snapshot, options, [one.pod for one in assignments])
         self._at = -1
         """`moves` of the board that the cluster has followed."""
-        for one in assignments:
-            one.constrained = self._depends(one.pod)
+        self._effort.begin(Counter(one.pod.namespace for one in assignments), half=True)
+        later = [one for one in assignments if not self._examined(one)]
+        for one in later:
+            self._examined(one)
+        self.begin()
         board.filters = self
+
+    def begin(self) -> None:
+        """All pods wait for their turn."""
+        self._effort.begin(Counter(one.pod.namespace for one in self._assignments if one.constrained))
+
+    def _examined(self, assignment: Assignment) -> bool:
+        """Find out whether its place depends on others; while it is not known, it does if the pod itself says so."""
+        pod = assignment.pod
+        assignment.constrained = self._cluster is not None and self._cluster.constrains_itself(pod)
+        if self._cluster is not None and not self._effort.may(pod.namespace):
+            return False
+        assignment.constrained = self._depends(pod)
+        self._effort.done(pod.namespace)
+        return True
+
+    def _prefiltered(self, cluster: ClusterState, pod: PodView) -> Attempt:
+        before = cluster.visits
+        attempt = cluster.prefilter(pod)
+        self._effort.spend(pod, cluster.visits - before)
+        return attempt
 
     def alike(self, assignment: Assignment) -> Hashable:
         """Equal for pods that fit exactly where the other fits, whatever decides that."""
@@ -66,14 +97,27 @@ class ConstrainedPlacement:
         """Place as many as possible, in this order; pods about which something is unknown last."""
         self._catch_up()
         failed: set[Hashable] = set()
-        for assignment in sorted(assignments, key=lambda one: bool(self._unknown(one))):
-            kind = self.alike(assignment)
-            if kind in failed:
-                continue
+        later = [
+            one
+            for one in sorted(assignments, key=lambda one: bool(self._unknown(one)))
+            if not self._had_its_turn(one, reach, failed)
+        ]
+        for one in later:
+            self._had_its_turn(one, reach, failed)
+
+    def _had_its_turn(self, assignment: Assignment, reach: Reach, failed: set[Hashable]) -> bool:
+        """False where the search was cut short: it may go on once the pods of other namespaces have had theirs."""
+        kind = self.alike(assignment)
+        if kind not in failed:
+            self._cut = False
             if any(self._search(assignment, step) for step in _steps(reach)):
                 failed.clear()  # it may attract others, or raise the least count that they may not exceed
+            elif self._cut:
+                return False
             else:
                 failed.add(kind)
+        self._effort.done(assignment.pod.namespace)
+        return True
 
     def verify(self) -> bool:
         """Unassign pods that no longer pass the filters after all moves; returns whether there was any.
@@ -84,11 +128,14 @@ class ConstrainedPlacement:
         left = False
         while refused := [one for one in self._assignments if one.constrained and one.placed and self._fails(one)]:
             left = True
+            more = not self._effort.over()
             # Each of them was refused with all others in place, and one that leaves may leave its place to another.
             for assignment in refused:
                 if self._fails(assignment):
                     self._board.take_off(assignment)
                     self._catch_up()
+            if not more:
+                break
         return left
 
     def _fails(self, assignment: Assignment) -> bool:
@@ -96,7 +143,7 @@ class ConstrainedPlacement:
         if self._cluster is None:
             return False
         self._cluster.remove_pod(assignment.pod.uid)
-        accepted = self._accepts(assignment, assignment.node)
+        accepted = self._judged(assignment, assignment.node) is None
         self._cluster.add_pod(assignment.pod, self._names[assignment.node])
         return not accepted
 
@@ -110,12 +157,14 @@ class ConstrainedPlacement:
     def _depends(self, pod: PodView) -> bool:
         if self._cluster is None:
             return False
-        attempt = self._cluster.prefilter(pod)
+        attempt = self._prefiltered(self._cluster, pod)
         odd = pod.volumes or attempt.refused or attempt.unknown or fails_always(attempt.profile)
         return bool(odd) or self._cluster.coupled(pod)
 
     def _unknown(self, assignment: Assignment) -> tuple[str, ...]:
-        return self._cluster.prefilter(assignment.pod).unknown if self._cluster is not None else ()
+        if self._cluster is None or not self._effort.may(assignment.pod.namespace):
+            return ()
+        return self._prefiltered(self._cluster, assignment.pod).unknown
 
     def domains(self, assignment: Assignment) -> list[frozenset[int]]:
         """Nodes of its groups, by the topology in which it must stay with pods like itself; none where it need not."""
@@ -135,14 +184,14 @@ class ConstrainedPlacement:
             nodes = [node for node in nodes if node in within]
         kind = (self._kind(assignment), assignment.groups, reach)
         start = self._starts.get(kind, 0)
-        refused = self._refusing(assignment)
+        refused = self._refusing(assignment) if self._effort.may(assignment.pod.namespace) else set()
         for step in range(len(nodes)):
-            if self._trials <= 0:
+            if not self._effort.may(assignment.pod.namespace):
+                self._cut = True
                 return False
             position = (start + step) % len(nodes)
             if nodes[position] in refused:
                 continue
-            self._trials -= 1
             if not self._accepts(assignment, nodes[position]):
                 refused.add(nodes[position])
             elif self._assign(assignment, nodes[position], reach):
@@ -153,7 +202,7 @@ class ConstrainedPlacement:
     def _refusing(self, assignment: Assignment) -> set[int]:
         """Nodes that have refused a pod like this, and would again."""
         key, pod = self._kind(assignment), assignment.pod
-        holding = self._cluster.prefilter(pod).refusals_hold if self._cluster is not None else None
+        holding = self._prefiltered(self._cluster, pod).refusals_hold if self._cluster is not None else None
         before, nodes = self._refused.get(key, (None, set()))
         if before != holding:
             nodes = set()
@@ -180,11 +229,15 @@ class ConstrainedPlacement:
         return self._refusal(assignment, node) is None
 
     def _refusal(self, assignment: Assignment, node: int) -> Misfit | None:
+        return self._judged(assignment, node) if self._effort.may(assignment.pod.namespace) else NOT_EXAMINED
+
+    def _judged(self, assignment: Assignment, node: int) -> Misfit | None:
         if self._cluster is None:
             return None
-        pod = assignment.pod
-        misfit = self._cluster.why_not(pod, self._names[node], without=_DECIDED_ELSEWHERE)
-        return misfit or fails_always(self._cluster.profile_of(pod))
+        pod, before = assignment.pod, self._cluster.visits
+        found = self._cluster.why_not(pod, self._names[node], without=_DECIDED_ELSEWHERE)
+        self._effort.spend(pod, FILTERS + self._cluster.visits - before)
+        return found or fails_always(self._cluster.profile_of(pod))
 
     def _assign(self, assignment: Assignment, node: int, reach: Reach) -> bool:
         if not self._board.put_on(assignment, node, reach=reach):
@@ -240,6 +293,7 @@ def _cluster(snapshot: Snapshot, options: PlannerOptions, pending: Sequence[PodV
         context=snapshot.context,
         profiles=options.profiles,
         ignored_taints=IGNORED_TAINTS,
+        most_visits=OWN_VISITS,
     )
     for pod in snapshot.pending:
         if pod.nominated_node and not pod.nomination_ours and not pod.deleting:

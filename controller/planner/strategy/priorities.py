@@ -35,6 +35,8 @@ class Rules(Ageing):
     """No plan places more pods than this."""
     remarks: list[str]
     """Gets what this pass could not do."""
+    hurries: Callable[[], bool]
+    """Whether what only improves a plan is left out."""
     report: Callable[[PlannerPhase], None]
     """Called with the name of each phase after it."""
 
@@ -72,10 +74,11 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> GpuReservation |
     upper = [one for level in levels[:-1] for one in level if one.tried]
     if upper and upper_bound(board, upper, rules.remarks) == len(upper):
         _place(board, levels, rules, rules.most)
-        if all(one.placed for one in upper):
+        if all(one.placed for one in upper) or rules.hurries():
             return _reserve(board, levels[-1:], rules)
         board.clear(chain.from_iterable(levels))
         rules.gangs.found.clear()
+        rules.constrained.begin()
     reservation: GpuReservation | None = None
     left = rules.most
     for number, members in enumerate(levels):
@@ -122,7 +125,7 @@ def _place_together(board: Board, levels: Levels, rules: Rules, helped: Assignme
     `helped`: the aged pod for which others may have left their place.
     """
     movable = [[one for one in level if one is not helped and _moves(one, rules)] for level in levels]
-    if all(one.placed for level in movable[1:] for one in level):
+    if rules.hurries() or all(one.placed for level in movable[1:] for one in level):
         return
     served, moved = _served(movable), list(chain.from_iterable(movable))
     before = [(one, one.node, one.taken) for one in moved if one.placed]
@@ -142,7 +145,7 @@ def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
     cost = place_once(board, list(chain.from_iterable(levels)))
     rules.report(PlannerPhase.GREEDY)
     left = most - sum(_served(levels))
-    for level in levels:
+    for level in levels if not rules.hurries() else ():
         # Gangs are exchanged whole or not at all, so not one by one.
         left -= exchange(board, [one for one in level if not one.pod.gang], cost, rules.improve_steps, left)
     rules.report(PlannerPhase.EXCHANGED)

@@ -10,6 +10,7 @@ from controller.actions.reporter import Reporter
 from controller.model.reasons import UnplacedReason
 from controller.model.results import (
     Counts,
+    CutShort,
     NodeChange,
     NodeFailure,
     Placed,
@@ -225,6 +226,15 @@ def test_a_bound_pod_that_was_set_aside_has_an_event_once_a_metric_and_its_trace
     ]
     assert desk.report() == []
     assert desk.value("gpuplan_set_aside_pods") == 0
+
+
+def test_a_pass_that_was_cut_short_is_counted(desk: ReporterDesk) -> None:
+    assert desk.value("gpuplan_passes_cut_short_total", reason="work") == 0
+    desk.report(cut_short=CutShort.WORK)
+    desk.report(cut_short=CutShort.TIME)
+    desk.report()
+    assert desk.value("gpuplan_passes_cut_short_total", reason="work") == 1
+    assert desk.value("gpuplan_passes_cut_short_total", reason="time") == 1
 
 
 def test_what_a_pass_could_not_do_is_logged_once(desk: ReporterDesk, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,103 @@
+"""Limits the work of one pass, counted in pods and terms that are looked at, and shares it among namespaces.
+
+A namespace may use its share at any time, and what others leave once none of their pods waits for its turn. Work is
+counted and not timed, so that the same snapshot has the same plan; the clock is the last resort, and takes away what is
+left. Starting a pass again does not renew it. Never decides what is placed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from controller.model.results import CutShort
+from controller.model.views import PodView
+
+WORK = 2_000_000
+"""Of one pass. On two cores that is less than 20 seconds."""
+FILTERS = 20
+"""What it takes to try one pod on one node, where a visit of a pod or a term takes 1."""
+_UNHURRIED = 8
+"""A pass that begins again more often improves nothing any more."""
+OWN_VISITS = 200_000
+"""A pod that must be compared with more pods and terms than this is not examined."""
+
+
+def never() -> bool:
+    """No clock."""
+    return False
+
+
+class Effort:
+    """Made once per pass, whatever has to be tried again in it."""
+
+    def __init__(self, work: int = WORK, out_of_time: Callable[[], bool] = never) -> None:
+        self._left = work
+        self._out_of_time = out_of_time
+        self._later = 0
+        """Kept for what comes after."""
+        self._share = 0
+        self._spent: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()
+        self._kept = 0
+        """For namespaces that wait: what is left of their shares."""
+        self._by_pod: Counter[str] = Counter()
+        self._late = False
+        self._tries = 0
+
+    def start(self, size: int) -> None:
+        """The pass begins, or begins again: with so many pods."""
+        self._tries += 1
+        self._left -= size if self._tries > 1 else 0
+
+    def begin(self, waiting: Mapping[str, int], *, half: bool = False) -> None:
+        """So many pods of each namespace wait for their turn. `half`: the rest is for what comes after it."""
+        self._waiting = Counter(waiting)
+        self._spent.clear()
+        self._later = max(0, self._left) // 2 if half else 0
+        self._share = max(0, self._left - self._later) // max(1, len(self._waiting))
+        self._kept = sum(map(self._unused, self._waiting))
+
+    def done(self, namespace: str) -> None:
+        """One of its pods has had its turn."""
+        unused = self._unused(namespace)
+        self._waiting[namespace] -= 1
+        self._kept -= unused - self._unused(namespace)
+
+    def may(self, namespace: str) -> bool:
+        """Whether a pod of the namespace may be examined further."""
+        if self.over():
+            return False
+        return self._unused(namespace) > 0 or self._left - self._later > self._kept
+
+    def spend(self, pod: PodView, work: int) -> None:
+        unused = self._unused(pod.namespace)
+        self._spent[pod.namespace] += work
+        self._kept -= unused - self._unused(pod.namespace)
+        self._left -= work
+        self._by_pod[f"{pod.namespace}/{pod.name}"] += work
+
+    def over(self) -> bool:
+        """Nothing is left, or no time."""
+        self._late = self._late or self._out_of_time()
+        return self._late or self._left <= self._later
+
+    def hurries(self) -> bool:
+        """What only improves a plan is left out: time is over, or the pass had to begin again too often."""
+        return (self.over() and self._late) or self._tries > _UNHURRIED
+
+    @property
+    def cut_short(self) -> CutShort | None:
+        """What ended the pass before all pods were examined."""
+        if self._late:
+            return CutShort.TIME
+        return CutShort.WORK if self._left <= 0 or self._tries > _UNHURRIED else None
+
+    def remarks(self) -> tuple[str, ...]:
+        """For the log: that the pass was cut short, and what took most."""
+        if self.cut_short is None:
+            return ()
+        most = ", ".join(f"{name} ({work})" for name, work in self._by_pod.most_common(3))
+        why = "had no time left" if self._late else "used up its work"
+        return (f"The pass {why} before every pod was examined everywhere. Most work took: {most or 'no single pod'}.",)
+
+    def _unused(self, namespace: str) -> int:
+        return max(0, self._share - self._spent[namespace]) if self._waiting[namespace] > 0 else 0

@@ -1,0 +1,185 @@
+"""A pass ends: its work is counted, shared among namespaces, and the clock is the last resort."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.model.reasons import UnplacedReason
+from controller.model.results import CutShort, PlanningResult
+from controller.model.scheduling import LabelSelector, PodAffinityTerm, Requirement, SchedulingContext
+from controller.model.snapshot import Snapshot
+from controller.model.views import PodView
+from controller.planner import effort
+from controller.planner.effort import Effort
+from controller.planning import plan
+from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
+
+HOST = "kubernetes.io/hostname"
+
+
+def away(operator: str, *values: str, key: str = "app", topology: str = HOST) -> PodAffinityTerm:
+    selector = LabelSelector(requirements=(Requirement(key=key, operator=operator, values=values),))
+    return PodAffinityTerm(topology_key=topology, selector=selector, namespace_selector=LabelSelector())
+
+
+def hostile(number: int, namespace: str = "bad", priority: int = 0) -> PodView:
+    """Unlike every other one, and compared with every pod of the cluster."""
+    term = away("NotIn", f"v{number}", topology="none")
+    name = f"{namespace}-{number:04}"
+    return replaced(pod(name, "1g.5gb", namespace=namespace, priority=priority), anti_affinity=(term,))
+
+
+def ordinary(number: int) -> PodView:
+    one = pod(f"good-{number:02}", "1g.5gb", namespace="good")
+    return replaced(one, labels=(("app", "good"),), anti_affinity=(away("In", "good"),))
+
+
+def crowded(pending: list[PodView], bound: int = 300, nodes: int = 6) -> Snapshot:
+    names = [f"node-{number}" for number in range(nodes)]
+    servers = [server(name, mig(), mig(1), labels={HOST: name}, pods=10**6, cpu=10**9) for name in names]
+    there = [
+        replaced(holder(names[one % nodes], name=f"b{one:04}"), labels=(("app", f"x{one}"),)) for one in range(bound)
+    ]
+    found = cluster(*servers, pods=there, pending=pending)
+    return replace(found, context=SchedulingContext(namespaces={"team": {}, "good": {}, "bad": {}}))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundredth of the work, so that small clusters use it up."""
+    monkeypatch.setattr(effort, "WORK", 20_000)
+    monkeypatch.setattr(Effort.__init__, "__defaults__", (20_000, effort.never))
+
+
+@pytest.mark.parametrize("priority", [0, 100])
+def test_no_namespace_takes_the_work_of_another(small: None, priority: int) -> None:
+    good = [ordinary(number) for number in range(4)]
+    result = plan(crowded([*(hostile(number, priority=priority) for number in range(200)), *good]))
+
+    assert {placed.key for placed in result.placed if placed.key[0] == "good"} == {one.key for one in good}
+    assert result.cut_short is CutShort.WORK
+    (remark,) = result.remarks
+    assert "used up its work" in remark
+    assert "bad/bad-0" in remark
+    examined = [one for one in result.unplaced if "had no work left" not in one.message]
+    assert len(examined) < 100
+
+
+def test_what_others_leave_is_used(small: None) -> None:
+    few = plan(crowded([hostile(number) for number in range(20)]))
+    shared = plan(crowded([*(hostile(number) for number in range(20)), *(ordinary(number) for number in range(4))]))
+
+    assert len(few.placed) == 20
+    assert len([one for one in shared.placed if one.key[0] == "bad"]) == 20
+    assert shared.cut_short is None
+
+
+def test_a_pod_that_means_too_many_others_costs_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = tuple(away("NotIn", f"v{number}") for number in range(1_000))
+    greedy = replaced(pod("greedy", "1g.5gb", namespace="bad", priority=5), anti_affinity=terms)
+    good = [ordinary(number) for number in range(4)]
+    result = plan(crowded([greedy, *good]))
+
+    assert len(result.placed) == 4
+    (missed,) = result.unplaced
+    assert (missed.key, missed.reason) == (("bad", "greedy"), UnplacedReason.NOT_SERVED)
+    assert missed.message.startswith("Its affinity terms or topology spread constraints would have to be compared")
+
+
+def test_the_same_snapshot_has_the_same_plan_where_work_is_used_up(small: None) -> None:
+    pending = [*(hostile(number) for number in range(60)), *(ordinary(number) for number in range(4))]
+
+    assert plan(crowded(pending)) == plan(crowded(pending))
+
+
+def spent(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> int:
+    found = []
+    kept: Callable[[Effort, PodView, int], None] = Effort.spend
+
+    def spend(self: Effort, one: PodView, work: int) -> None:
+        found.append(work)
+        kept(self, one, work)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Effort, "spend", spend)
+        plan(snapshot)
+    return sum(found)
+
+
+def test_four_times_the_bound_pods_are_no_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = [
+        replaced(
+            pod(f"p{number}", "1g.5gb"),
+            labels=(("own", str(number)),),
+            anti_affinity=(away("In", str(number), key="own"),),
+        )
+        for number in range(60)
+    ]
+    few, many = spent(crowded(own, 250), monkeypatch), spent(crowded(own, 1_000), monkeypatch)
+
+    assert 0 < many <= 1.5 * few
+
+
+def late(snapshot: Snapshot, asked: int) -> PlanningResult:
+    """The time is over once it was asked for so often."""
+    left = [asked]
+
+    def out_of_time() -> bool:
+        left[0] -= 1
+        return left[0] < 0
+
+    return plan(snapshot, out_of_time=out_of_time)
+
+
+@pytest.mark.parametrize("asked", [0, 1, 5, 20])
+def test_when_the_time_is_over_what_is_placed_is_the_plan(asked: int) -> None:
+    plain = [pod(f"plain-{number}", "2g.10gb", namespace="good") for number in range(4)]
+    result = late(crowded([*plain, *(ordinary(number) for number in range(4))]), asked)
+
+    assert {one.key for one in plain} <= {placed.key for placed in result.placed}
+    assert result.cut_short is CutShort.TIME
+    assert "had no time left" in result.remarks[0]
+    assert len(result.placed) + len(result.unplaced) == 8
+
+
+def share(**waiting: int) -> Effort:
+    found = Effort(100)
+    found.begin(waiting)
+    return found
+
+
+def take(found: Effort, namespace: str) -> int:
+    """How much a namespace gets, one by one."""
+    taken = 0
+    while found.may(namespace):
+        found.spend(pod("p", namespace=namespace), 1)
+        taken += 1
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("waiting", "done", "expected"),
+    [
+        ({"a": 9, "b": 1}, [], {"a": 50, "b": 50}),
+        ({"a": 9, "b": 1}, ["b"], {"a": 100, "b": 0}),
+        ({"a": 1, "b": 1, "c": 2}, ["c"], {"a": 34, "b": 33, "c": 33}),
+        ({"a": 1}, [], {"a": 100}),
+    ],
+)
+def test_shares(waiting: dict[str, int], done: list[str], expected: dict[str, Any]) -> None:
+    found = share(**waiting)
+    for namespace in done:
+        found.done(namespace)
+
+    assert {namespace: take(found, namespace) for namespace in expected} == expected
+    assert found.cut_short is CutShort.WORK
+
+
+def test_what_is_kept_for_later_is_there_later() -> None:
+    found = Effort(100)
+    found.begin({"a": 1}, half=True)
+    assert take(found, "a") == 50
+    found.begin({"a": 1})
+    assert take(found, "a") == 50

@@ -27,6 +27,7 @@ from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from nodeagent.handover.rival_sockets import driver_sockets, rival_sockets
 from nodeagent.hardware.gpu_ids import DRA_DRIVER, KNOWN, GpuResources
 from nodeagent.observed.claim_records import claimed_devices, of_driver, of_kubelet
+from nodeagent.observed.host_paths import on_host
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
@@ -138,8 +139,11 @@ class Kubelet:
 
     def _host_paths(self) -> KubeletPaths:
         """As the host has them: of the kubelet's directory the agent's pod mounts what it needs for device plugins."""
-        seen = self._host / self._paths.root.relative_to("/")
-        return KubeletPaths(seen if os.path.isdir(seen) else self._paths.root)
+        try:
+            seen = on_host(self._host, self._paths.root)
+        except OSError:
+            return self._paths
+        return KubeletPaths(seen) if os.path.isdir(seen) else self._paths
 
     def rival_sockets(self) -> tuple[str, ...]:
         """Names of the sockets that another GPU device plugin, or NVIDIA's DRA driver, serves on this node."""

@@ -11,6 +11,7 @@ from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.handover.rival_sockets import driver_sockets
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
 from nodeagent.observed.claims import located
+from nodeagent.observed.host_paths import on_host
 from nodeagent.observed.kubelet import CheckpointEntry, Kubelet
 from nodeagent.observed.usage import Usage
 from partitioning.layouts import Instance
@@ -196,9 +197,14 @@ def test_records_of_prepared_claims(tmp_path: Path, kubelets: Any, drivers: Any,
     assert {(entry.pod_uid, i) for entry in found for i in entry.ids} == {("u", i) for i in ids}
 
 
-def test_the_records_are_read_through_the_hosts_root(tmp_path: Path) -> None:
-    kubelet_dir = tmp_path / "in the pod"
-    seen = tmp_path / "host" / kubelet_dir.relative_to("/")
+@pytest.mark.parametrize("target", ["", "/data/kubelet", "../data/kubelet"])
+def test_the_records_are_read_through_the_hosts_root(tmp_path: Path, target: str) -> None:
+    """Also where the kubelet's directory is a link, which leads elsewhere in the agent's own container."""
+    kubelet_dir, seen = Path("/gpuplan-lib/kubelet"), tmp_path / "host/gpuplan-lib/kubelet"
+    seen.parent.mkdir(parents=True)
+    if target:
+        seen.symlink_to(target)
+        seen = tmp_path / "host/data/kubelet"
     seen.mkdir(parents=True)
     KubeletPaths(seen).claims.write_text(json.dumps(kubelet_record("u", "gpu.nvidia.com", "gpu-0")))
     kubelet = Kubelet(kubelet_dir, clock=Clock(), wall_clock=Clock(), host=tmp_path / "host")
@@ -233,6 +239,23 @@ def test_a_claim_that_the_kubelet_did_not_prepare_freezes_nothing(make_world: Ma
     world.settle()
     assert world.layout() == "7g.80gb at 0"
     assert key in world.pods
+
+
+@pytest.mark.parametrize(
+    ("links", "path", "found"),
+    [
+        ({}, "/a/b", "a/b"),
+        ({"a": "/c"}, "/a/b", "c/b"),
+        ({"a": "c", "c": "/d/e"}, "/a/b", "d/e/b"),
+        ({"a/b": "../c"}, "/a/b", "a/../c"),
+        ({"a": "/b", "b": "/a"}, "/a/x", "a/x"),
+    ],
+)
+def test_paths_on_the_host(tmp_path: Path, links: dict[str, str], path: str, found: str) -> None:
+    for name, target in links.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(target)
+    assert on_host(tmp_path, Path(path)) == tmp_path / found
 
 
 # Where it is.

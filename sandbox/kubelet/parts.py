@@ -10,6 +10,7 @@ from random import Random
 
 from kube.kubelet_api.paths import KubeletPaths
 from sandbox.kubelet.api import ClusterApi
+from sandbox.kubelet.claims import PreparedClaims
 from sandbox.kubelet.devices import DeviceTable
 from sandbox.kubelet.lifecycle import PodBook
 from sandbox.kubelet.node_status import NodeReading
@@ -32,5 +33,9 @@ class KubeletParts:
     cdi_dirs: Sequence[Path] = ()
     endpoints: Endpoints = field(default_factory=dict)
     book: PodBook = field(default_factory=PodBook)
+    claims: PreparedClaims = field(init=False)
     node: NodeReading | None = None
     """As the API has it; None until it is seen."""
+
+    def __post_init__(self) -> None:
+        self.claims = PreparedClaims(self.paths.claims, self.book)

@@ -81,6 +81,7 @@ class PodResources(services.PodResourcesListerServicer):
             api.ContainerResources(
                 name=container.name,
                 devices=self._held(entry.pod.uid, container.name),
+                dynamic_resources=self.parts.claims.of_container(entry.pod, container.claims),
             )
             for container in entry.pod.containers
             if container.role is not Role.INIT

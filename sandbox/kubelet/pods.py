@@ -77,6 +77,8 @@ class Container:
     """Extended resources of the limits, sorted by name; which of them are a plugin's only the device table knows."""
     run_seconds: float
     """Of one run; `inf` for a container that ends only when it is stopped."""
+    claims: tuple[str, ...] = ()
+    """Of the pod's, by the pod's own names for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,8 @@ class Pod:
     annotations: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
     """How often its containers start again after they have ended."""
+    claims: Mapping[str, str] = field(default_factory=dict)
+    """ResourceClaims by the pod's names for them."""
     deleting: bool = False
     deletion_grace_seconds: float = 0.0
     phase: str = "Pending"
@@ -126,6 +130,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         grace_seconds=30.0 if grace is None else float(grace),
         annotations=annotations,
         restarts=int(restarts) if restarts.isdigit() else 0,
+        claims={entry["name"]: entry.get("resourceClaimName") or "" for entry in spec.get("resourceClaims") or ()},
         deleting=bool(metadata.get("deletionTimestamp")),
         deletion_grace_seconds=float(metadata.get("deletionGracePeriodSeconds") or 0),
         phase=status.get("phase") or "Pending",
@@ -157,4 +162,5 @@ def _container(raw: Mapping[str, Any], role: Role) -> Container:
         env=tuple((entry["name"], entry.get("value") or "") for entry in raw.get("env") or ()),
         devices=tuple((name, count) for name, count in sorted(limits.items()) if is_extended_resource(name)),
         run_seconds=seconds,
+        claims=tuple(entry["name"] for entry in (raw.get("resources") or {}).get("claims") or ()),
     )

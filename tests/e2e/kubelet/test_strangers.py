@@ -14,6 +14,7 @@ from kube import apply
 from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from nodeagent.observed.kubelet import Kubelet
 from partitioning.resources import mig_resource
 from tests.builders import objects
 from tests.e2e.kubelet.dra_driver import DRIVER, DraDriver
@@ -174,6 +175,8 @@ def test_what_a_claim_holds_outlives_the_driver(node: GpuNode, driver: DraDriver
     raw = claim_pod(node)
     node.wait_running(raw)
     assert claimed(node) == [f"{DRIVER}/gpu-0-mig-3g40gb-9-4"]
+    record = Kubelet(node.kubelet.paths.root, clock=time.monotonic, wall_clock=time.time).checkpoint()
+    assert (raw["metadata"]["uid"], (f"{DRIVER}/gpu-0-mig-3g40gb-9-4",)) in [(e.pod_uid, e.ids) for e in record]
     eventually(
         lambda: "DRA driver runs on this node (its socket plugins" in conflict(node),
         "the driver is recognised",

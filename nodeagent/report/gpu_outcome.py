@@ -4,7 +4,7 @@ Takes the item, the change that was worked on, what the actuator did, and which 
 returns a `GpuOutcome`. Pure.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -45,7 +45,7 @@ def gpu_outcome(
     state, reason, message = _state(item.item_hash, change, _failure(actuated, held_by), stage, confirmed_hash)
     ready = state is GpuState.READY
     if ready and not message:
-        message = next((doubt_about(one.partition, one.doubt) for one in partitions if one.doubt), "")
+        message = next((doubt_about([one.partition.title], one.doubt) for one in partitions if one.doubt), "")
     return GpuOutcome(
         index=change.gpu.index,
         gpu=change.gpu,
@@ -239,12 +239,17 @@ def _unmanaged(change: GpuChange) -> str:
 
 def holders(change: GpuChange) -> str:
     """What is in the way, and who holds it."""
-    found = [_holder(partition, verdict) for partition, verdict in change.blocking]
+    # One reason for which the use of several is not known is one sentence.
+    alike: dict[str, list[tuple[Partition, Verdict]]] = {}
+    for partition, verdict in change.blocking:
+        unknown = partition.advertisable and verdict.use is Use.UNKNOWN
+        alike.setdefault(verdict.why if unknown else partition.id, []).append((partition, verdict))
+    found = [_holder(same[0][0], same[0][1], [partition.title for partition, _ in same]) for same in alike.values()]
     more = f", and {len(found) - NAMED_HOLDERS} more" if len(found) > NAMED_HOLDERS else ""
     return "; ".join(found[:NAMED_HOLDERS]) + more
 
 
-def _holder(partition: Partition, verdict: Verdict) -> str:
+def _holder(partition: Partition, verdict: Verdict, titles: Sequence[str]) -> str:
     if not partition.advertisable:
         remedy = "destroy them with nvidia-smi mig -dci"
         return f"{partition.title} has compute instances that gpuplan did not create: {remedy}"
@@ -254,12 +259,12 @@ def _holder(partition: Partition, verdict: Verdict) -> str:
         return f"{partition.title} is held by pod {verdict.pod}{lost if verdict.forgotten else given_as}"
     if verdict.use is Use.USED:
         return f"{partition.title} is in use: {verdict.why}"
-    return doubt_about(partition, verdict.why)
+    return doubt_about(titles, verdict.why)
 
 
-def doubt_about(partition: Partition, why: str) -> str:
+def doubt_about(titles: Sequence[str], why: str) -> str:
     """`why` names the pod on whose account nothing is known."""
-    return f"whether {partition.title} is in use is not known: {why}"
+    return f"whether {', '.join(titles)} {'are' if titles[1:] else 'is'} in use is not known: {why}"
 
 
 def _with_units_merged(partitions: Iterable[PartitionOutcome]) -> tuple[PartitionOutcome, ...]:

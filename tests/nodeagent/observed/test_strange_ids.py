@@ -6,7 +6,7 @@ from nodeagent.hardware.gpu_ids import KNOWN, GpuResources, names_a_device
 from nodeagent.observed.pods import parse_pod
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
-from tests.nodeagent.items import mps
+from tests.nodeagent.items import mig, mps
 from tests.nodeagent.world import World
 
 GPU = "nvidia.com/gpu"
@@ -148,3 +148,15 @@ def test_the_setting_names_further_resources_of_gpus() -> None:
 )
 def test_ids_that_name_a_device(device_id: str, named: bool) -> None:
     assert names_a_device(device_id) is named
+
+
+def test_one_sentence_names_all_partitions_of_a_gpu_that_one_id_concerns(make_world: MakeWorld) -> None:
+    world = make_world(cut(*HALVES))
+    held(world, GPU, "nvidia0/gi1")
+    world.apply(mig(0, *HALVES))
+    world.settle()
+    assert world.found() == ("WaitingForRelease", "UseUnknown")
+    assert world.gpu_status()["message"] == (
+        "whether 3g.40gb at 0, 3g.40gb at 4 are in use is not known: pod default/old holds nvidia0/gi1, an id of "
+        "another device plugin or driver that names no partition here: any may be in use until it ends"
+    )

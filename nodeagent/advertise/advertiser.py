@@ -6,7 +6,7 @@ same GPUs, and so it is while the plan reports the node as handed back. Must nev
 pass does, once it observes that the id is gone and unused.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from nodeagent.desired.target import Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.observation import Observation, Readings
 from nodeagent.observed.node import ObservedNode
+from nodeagent.observed.usage import Use
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.compute_modes import ComputeModes
 
@@ -168,7 +169,8 @@ class Advertiser:
         if rival or recalled or observation.disabled:
             # Also what is known of a GPU that does not even report its UUID.
             config = withdraw_all(config)
-        late = self._write(config, observation, guarded=not rival)
+        unsafe = {device.id for device in config.devices} if recalled else _unsafe(observation, changes)
+        late = self._write(config, observation, guarded=not rival, unsafe=unsafe)
         return late or rival or recalled or delivery.reason, delivery
 
     def _retire(self, observation: Observation, changes: Collection[GpuChange]) -> str:
@@ -196,19 +198,27 @@ class Advertiser:
         late = self._put(config, observation) if config != self._file.config else ""
         return late or f"the driver does not answer: {observation.driver_problem}"
 
-    def _write(self, config: PluginConfig, observation: Observation, *, guarded: bool) -> str:
-        """Why not all of it is on disk yet. `guarded`: the Node counts our devices, so that it gets a taint first."""
-        readings = observation.readings
+    def _write(
+        self, config: PluginConfig, observation: Observation, *, guarded: bool, unsafe: Collection[str] = frozenset()
+    ) -> str:
+        """Why not all of it is on disk yet. `guarded`: the Node counts our devices, so that it gets a taint first.
+
+        The taint spares pods a refusal, and waiting for the plugin keeps withdrawals in order. What no pod may get
+        waits for neither: devices of broken GPUs, and the `unsafe` ones among those that are being withdrawn.
+        """
+        readings, late = observation.readings, ""
         if config != self._file.config and guarded:
-            why = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
-            if why:
-                # The taint spares pods a refusal. A device of a broken GPU costs them more, and no other gets it.
-                broken = more_unhealthy(self._file.config, config.unhealthy)
-                return why if broken == self._file.config else self._put(broken, observation) or why
-        if guarded and not observation.driver_closed:
+            late = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
+        if not late and guarded and not observation.driver_closed:
             # After the taint, and before a pod can get what the GPU is shared as, or the GPU as a whole.
             self._hold_modes(observation, config)
-        return self._put(config, observation)
+        late = late or self._put(config, observation)
+        if late:
+            unusable = {*config.unhealthy, *(i for i in config.withdrawn if i in unsafe)}
+            stopped = understood(more_unhealthy(self._file.config, unusable), readings.loaded)
+            if stopped != self._file.config:
+                late = self._put(stopped, observation) or late
+        return late
 
     def _put(self, config: PluginConfig, observation: Observation) -> str:
         """Why it is not on disk yet."""
@@ -247,6 +257,12 @@ class Advertiser:
         registered = readings.loaded.registered if readings.loaded else {}
         # What another plugin advertises too is counted by it: our taint would stay for as long as it runs.
         return {device.resource for device in devices}.union(registered).difference(self._confirmer.contested())
+
+
+def _unsafe(observation: Observation, changes: Iterable[GpuChange]) -> set[str]:
+    """Ids that the kubelet takes for free, or may, while they are in use, or may be."""
+    found = ((p.id, observation.verdict(p, change.gpu)) for change in changes for p in change.withdraw)
+    return {i for i, verdict in found if verdict.forgotten or verdict.other_id or verdict.use is Use.UNKNOWN}
 
 
 def _recalled(observation: Observation, config: PluginConfig) -> str:

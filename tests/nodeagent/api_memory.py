@@ -31,6 +31,8 @@ class ApiMemory:
         }
         self.events: list[tuple[str, str, str]] = []
         self.version = 10
+        self.taint_refused = ""
+        """Why the API server refuses writes of the taint."""
 
     def apply(
         self,
@@ -73,6 +75,8 @@ class ApiMemory:
 
     def set_taint(self, present: bool) -> str:
         """NodeWriting, by the product's own patch."""
+        if self.taint_refused:
+            return self.taint_refused
         for operation in taint_patch(self.node, CHANGING_TAINT, present=present):
             taints = self.node["spec"].setdefault("taints", [])
             if operation["op"] == "add":

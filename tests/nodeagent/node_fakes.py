@@ -25,6 +25,8 @@ class PluginMemory:
         self.config = PluginConfig()
         self.problems: tuple[Problem, ...] = ()
         self.alive = True
+        self.mute = False
+        """It loads a config, and cannot write that it has."""
         self.boot = ""
         self.knows_unhealthy = True
         self.knows_mergeable = True
@@ -44,6 +46,8 @@ class PluginMemory:
         if found.unhealthy and not self.knows_unhealthy:
             return
         self.config = found
+        if self.mute:
+            return
         resources = {device.resource: True for device in found.devices}
         self._serial += 1
         write_loaded(

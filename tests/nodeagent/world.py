@@ -64,6 +64,8 @@ class World(ApiMemory, PodsMemory):
         self.node_ticks = True
         self.pods_late = False
         """The watch of pods brings nothing for now."""
+        self.node_late = False
+        """Nor does that of the Node."""
         self.write_allocatable = False
         self.device_list_strategy = DeviceListStrategy.ENVVAR
         self.exclusive = True
@@ -152,7 +154,8 @@ class World(ApiMemory, PodsMemory):
     def _feed(self) -> None:
         """What the watches would bring."""
         self.cache.on_plan(("", NODE), None, parse_plan(self.plan) if self.plan else None)
-        self.cache.on_node(("", NODE), None, parse_node(self.node))
+        if not self.node_late:
+            self.cache.on_node(("", NODE), None, parse_node(self.node))
         if self.pods_late:
             return
         known = self.cache.pods.observed()

@@ -16,6 +16,29 @@ def lose_record(world: World, key: Key) -> None:
     world.kubelet.entries = ()
 
 
+@pytest.mark.parametrize("in_the_way", ["the taint is refused", "the Node was not read", "the plugin is late"])
+def test_what_is_held_waits_for_no_courtesy(world: World, in_the_way: str) -> None:
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    found = world.pod(THREE)
+    world.settle()
+    if in_the_way == "the taint is refused":
+        world.taint_refused = "403"
+    elif in_the_way == "the Node was not read":
+        world.node_late = True
+        world.restart()
+    else:
+        world.plugin.mute = True
+        place = next(i.placed.start for i in world.gpu().instances if i.uuid in world.running[found])
+        world.apply(mig(0, ("3g.40gb", place)))  # withdraws the other half, which is free
+        world.run()
+    lose_record(world, found)
+    world.settle(12)
+
+    (device,) = world.running[found]
+    assert device not in world.kubelet.devices[THREE]
+    assert device not in world.running.get(world.pod(THREE), ())
+
+
 @pytest.fixture
 def holder(world: World) -> Key:
     """A pod that holds one of two planned halves, unknown to the kubelet."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from crds.v1alpha1.names import GpuState
 from kube.logs import bind
 from nodeagent.advertise.advertiser import Advertiser
+from nodeagent.advertise.free_marks import FreeMarks
 from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItems, desired_items
 from nodeagent.desired.target import MpsTarget
@@ -60,6 +61,7 @@ class Agent:
     observer: Observer
     actuator: Actuator
     advertiser: Advertiser
+    free_marks: FreeMarks
     confirmations: Confirmations
     outcomes: Outcomes
     reporter: Reporter
@@ -71,6 +73,7 @@ class Agent:
     def reconcile(self) -> PassEnd:
         """One pass."""
         observation = self.observer.observe()
+        self.free_marks.note(observation)
         bind(**({"generation": observation.plan.generation} if observation.plan is not None else {}))
         confirmed = self.confirmations.load(observation.plan)
         desired = self._desired(observation)

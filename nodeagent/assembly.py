@@ -12,6 +12,7 @@ from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer
 from nodeagent.advertise.delivery import ContainerDelivery
+from nodeagent.advertise.free_marks import FreeMarks
 from nodeagent.advertise.taint import NodeGuard, NodeWriting
 from nodeagent.agent import Agent, Pacing
 from nodeagent.cache import NodeCache
@@ -92,6 +93,7 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
             modes=modes,
             clock=clock,
         ),
+        free_marks=FreeMarks(parts.state.plugin),
         confirmations=Confirmations(),
         outcomes=Outcomes(clock),
         reporter=parts.reporter,

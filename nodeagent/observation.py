@@ -11,7 +11,7 @@ from typing import Protocol
 
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
-from nodeagent.handover.config import DeviceKind, Loaded, PluginConfig
+from nodeagent.handover.config import Allocation, DeviceKind, Loaded, PluginConfig
 from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuProcess, ObservedGpu
 from nodeagent.hardware.partitions import Partition, existing
@@ -85,6 +85,8 @@ class Observation:
     """Why our device plugin may not serve this node: another one does. A sentence for people."""
     believed_in_seconds: float | None = None
     """Until the List of a kubelet that has just started is believed."""
+    handed_out: tuple[Allocation, ...] = ()
+    """The device plugin's ledger, read before every witness of use."""
     hidden_processes: str = ""
     """Why the processes on the GPUs are not known, and so no partition is known to be free."""
 
@@ -161,6 +163,7 @@ class Observer:
             driver_problem=hardware.problem,
             # An empty list of processes that cannot be seen would count as proof that none is there.
             processes={gpu.uuid: found.hidden_processes or gpu.processes for gpu in hardware.gpus if not gpu.problem},
+            handed_out=found.handed_out,
             hidden_processes=found.hidden_processes,
             unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in hardware.gpus},
             believed_in_seconds=found.believed_in_seconds,

@@ -40,22 +40,36 @@ def container_answer(
 
 
 def preferred(
-    available: Collection[str], must_include: Collection[str], size: int, gpu_of: Mapping[str, str]
+    available: Collection[str],
+    must_include: Collection[str],
+    size: int,
+    gpu_of: Mapping[str, str],
+    recorded: Collection[str] = frozenset(),
 ) -> tuple[str, ...]:
     """`size` ids: the required ones, then their GPUs' others, then the GPUs with the fewest left that suffice.
 
-    Ids without a GPU (no longer advertised) are left out; then there may be fewer.
+    Ids without a GPU (no longer advertised) are left out; then there may be fewer. Those that were handed out and not
+    seen free since (`recorded`) come last, where that needs no further GPU.
     """
     chosen = sorted(must_include)[:size]
     left = sorted(id_ for id_ in set(available) - set(chosen) if id_ in gpu_of)
-    free = Counter(gpu_of[id_] for id_ in left)
     begun = {gpu_of[id_] for id_ in chosen if id_ in gpu_of}
     need = size - len(chosen)
+    best = _packed(left, begun, need, gpu_of, recorded)
+    unrecorded = _packed([i for i in left if i not in recorded], begun, need, gpu_of, recorded)
+    gpus, others = (begun.union(gpu_of[i] for i in ids) for ids in (best, unrecorded))
+    return (*chosen, *(unrecorded if len(unrecorded) == len(best) and len(others) <= len(gpus) else best))
 
-    def rank(id_: str) -> tuple[bool, bool, int, str, str]:
+
+def _packed(
+    left: Collection[str], begun: Collection[str], need: int, gpu_of: Mapping[str, str], recorded: Collection[str]
+) -> list[str]:
+    free = Counter(gpu_of[id_] for id_ in left)
+
+    def rank(id_: str) -> tuple[bool, bool, int, str, bool, str]:
         gpu = gpu_of[id_]
         suffices = free[gpu] >= need
         # Fewest free first where one GPU is enough; else most free first, so that the container spans few GPUs.
-        return (gpu not in begun, not suffices, free[gpu] if suffices else -free[gpu], gpu, id_)
+        return (gpu not in begun, not suffices, free[gpu] if suffices else -free[gpu], gpu, id_ in recorded, id_)
 
-    return (*chosen, *sorted(left, key=rank)[:need])
+    return sorted(left, key=rank)[:need]

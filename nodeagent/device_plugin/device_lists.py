@@ -48,6 +48,7 @@ class DeviceLists:
         self._by_id: dict[str, Device] = {}
         self._unready: frozenset[str] = frozenset()
         self._named: frozenset[str] | None = None
+        self._doubted: frozenset[str] = frozenset()
         self._listings: dict[str, Listing] = {}
         self._number = 0
         self._running: Counter[str] = Counter()
@@ -98,6 +99,18 @@ class DeviceLists:
         with self._condition:
             self._unready = frozenset(gpus)
             self._renew_listings()
+
+    def set_doubted(self, ids: frozenset[str]) -> None:
+        """These may be held by pods of which the kubelet has no record: listed as unhealthy."""
+        with self._condition:
+            if ids != self._doubted:
+                self._doubted = ids
+                self._renew_listings()
+
+    def doubted(self) -> tuple[Device, ...]:
+        """Those of them that are advertised."""
+        with self._condition:
+            return tuple(device for device in self._config.healthy() if device.id in self._doubted)
 
     def listing(self, resource: str) -> Listing:
         with self._condition:
@@ -154,7 +167,8 @@ class DeviceLists:
         for device in self._config.advertised():
             without_daemon = device.kind is DeviceKind.MPS and device.gpu in self._unready
             resolves = self._named is None or device.id in self._named
-            healthy = device.id not in self._config.unhealthy and not without_daemon and resolves
+            healthy = device.id not in self._doubted.union(self._config.unhealthy)
+            healthy = healthy and not without_daemon and resolves
             fresh[device.resource].append((device.id, healthy))
         for resource, id_ in self._in_answers() - {(d.resource, d.id) for d in self._config.advertised()}:
             fresh.setdefault(resource, []).append((id_, False))
@@ -190,6 +204,11 @@ class DeviceLists:
             return (
                 f"{id_} is not advertised as {resource} on this node any more: the GPU was re-partitioned. A "
                 "controller's pod is created again by itself, a bare pod must be created again."
+            )
+        if id_ in self._doubted:
+            return (
+                f"{id_} ({resource}) may be in use by a pod that the kubelet has forgotten, until gpuplan has seen it "
+                "free. A controller's pod is created again by itself, a bare pod must be created again."
             )
         if id_ in self._config.unhealthy:
             return (

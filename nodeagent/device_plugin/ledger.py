@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 class Ledger:
-    def __init__(self, files: PluginFiles, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, files: PluginFiles, clock: Callable[[], float] = time.time, *, boot_id: str = "") -> None:
         self.problem = ""
-        self._files, self._clock = files, clock
+        self._files, self._clock, self._boot_id = files, clock, boot_id
         self._lock = threading.Lock()
         found = read_ledger(files)
         if isinstance(found, Unreadable):
@@ -34,7 +34,8 @@ class Ledger:
         """Raises OSError where it cannot be written; then nothing may be handed out."""
         now = self._clock()
         with self._lock:
-            latest = {**self._latest, **{id_: Allocation(id=id_, resource=resource, at=now) for id_ in ids}}
+            new = {i: Allocation(id=i, resource=resource, at=now, boot_id=self._boot_id) for i in ids}
+            latest = {**self._latest, **new}
             write_ledger(self._files, latest.values())
             self._latest = latest
 
@@ -51,6 +52,10 @@ class Ledger:
                     log.warning("old Allocates stay in the ledger, it cannot be written: %s", error)
                     return
                 self._latest = kept
+
+    def of_this_boot(self) -> tuple[Allocation, ...]:
+        """No pod outlives the boot in which it got its device."""
+        return tuple(e for e in self.entries() if "" in (e.boot_id, self._boot_id) or e.boot_id == self._boot_id)
 
     def entries(self) -> tuple[Allocation, ...]:
         with self._lock:

@@ -2,8 +2,9 @@
 
 The kubelet closes the newest stream of a resource when any older one ends, and never redials. So there is one stream at
 a time: serve, then register; never while a stream of ours is open or ended just now; again when the kubelet ends the
-stream or creates its socket again; and what GetAllocatableResources does not show after a second is registered again,
-whatever the cause. One thread; all state of a resource is in its `Link`.
+stream or creates its socket again. GetAllocatableResources is read for as long as the registration lives, since others
+can end it too: what it does not show within a second, twice in a row, is registered again, whatever the cause. One
+thread; all state of a resource is in its `Link`.
 """
 
 import functools
@@ -29,6 +30,7 @@ from nodeagent.handover.rival_sockets import rival_sockets
 
 log = logging.getLogger(__name__)
 
+MISSES = 2
 ReadIds = Callable[[], Mapping[str, frozenset[str]] | None]
 
 
@@ -42,6 +44,7 @@ class RegistrationTiming:
     verify_seconds: float = 1.0
     verify_pause_seconds: float = 0.05
     verify_again_seconds: float = 10.0
+    verify_often_seconds: float = 30.0  # from then on
     unanswered_seconds: float = 60.0  # without an answer from pod-resources, until it is reported
     poll_seconds: float = 5.0  # of kubelet.sock, besides calls of `wake`
 
@@ -58,6 +61,7 @@ class Link:
     verified: bool = False
     verify_at: float | None = None  # read again then; None: nothing to verify
     verify_by: float | None = None  # and give up then; set by the first reading
+    misses: int = 0  # readings in a row, of a second each, that did not show what was sent
     problem: str = ""
 
 
@@ -67,10 +71,11 @@ class Registrar:
         paths: KubeletPaths,
         lists: DeviceLists,
         *,
+        judge: Callable[[Identity | None], None],
         on_change: Callable[[], None],
         timing: RegistrationTiming,
     ) -> None:
-        self._paths, self._lists, self._on_change = paths, lists, on_change
+        self._paths, self._lists, self._judge, self._on_change = paths, lists, judge, on_change
         self._timing = timing
         self._lock = threading.Lock()  # guards _links
         self._links: dict[str, Link] = {}
@@ -147,6 +152,7 @@ class Registrar:
             for link in links:
                 link.due = min(link.due, time.monotonic())
                 link.backoff.reset()
+        self._judge(socket)  # before anything is listed to a new kubelet
         read_ids = functools.cache(self._read_ids)  # at most once for all resources
         pauses = [self._tend(link, socket, read_ids, time.monotonic()) for link in links if not self._quit.is_set()]
         return max(min([self._timing.poll_seconds, *pauses]), 0.0)
@@ -178,17 +184,16 @@ class Registrar:
                 # A registration of one throws the other one out.
                 link.problem = "another device plugin serves it, and ours has nothing to advertise"
                 return timing.poll_seconds
-            self._register(link, socket)
+            if socket == identity(self._paths.registration_socket):  # the one that was judged
+                self._register(link, socket)
             return timing.verify_pause_seconds
         outdated = socket is not None and link.kubelet is not None and socket != link.kubelet
         unaware = server.announced_pre_start is False and self._lists.needs_pre_start(server.resource)
         if len(streams) > 1 or outdated or unaware:
             server.end_streams()
             return timing.rest_seconds
-        if link.verify_at is None and not link.verified:
-            link.verify_at, link.verify_by = now, None
         if link.verify_at is None:
-            return timing.poll_seconds
+            link.verify_at, link.verify_by = now, None
         return self._verify(link, read_ids, now) if now >= link.verify_at else link.verify_at - now
 
     def _cedes(self, link: Link, read_ids: ReadIds) -> bool:
@@ -203,12 +208,11 @@ class Registrar:
 
     def _register(self, link: Link, socket: Identity) -> None:
         resource = link.endpoint.server.resource
-        request = pb.RegisterRequest(
-            version=DEVICE_PLUGIN_VERSION, endpoint=link.endpoint.path.name, resource_name=resource
-        )
         began = time.monotonic()
         try:
-            link.endpoint.ensure_served()
+            link.endpoint.serve_anew()
+            name = link.endpoint.path.name
+            request = pb.RegisterRequest(version=DEVICE_PLUGIN_VERSION, endpoint=name, resource_name=resource)
             target = unix_target(self._paths.registration_socket)
             with grpc.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
                 rpc.RegistrationStub(channel).Register(request, timeout=self._timing.register_seconds)
@@ -233,16 +237,19 @@ class Registrar:
         as_sent = shown is None or shown.get(server.resource, frozenset()) == expected
         if server.pushed() and (as_sent or self._cedes(link, read_ids)):
             again = shown is None or not link.verified
-            link.verified, link.problem = True, ""
+            link.verified, link.misses, link.problem = True, 0, ""
             link.due = now
             link.backoff.reset()
-            link.verify_at = now + timing.verify_again_seconds if again else None
+            link.verify_at = now + (timing.verify_again_seconds if again else timing.verify_often_seconds)
             link.verify_by = None
             return timing.poll_seconds
         if now < link.verify_by:
             link.verify_at = now + timing.verify_pause_seconds
             return timing.verify_pause_seconds
-        link.verified = False
+        link.misses, link.verify_at, link.verify_by = link.misses + 1, now, None
+        if link.misses < MISSES:
+            return timing.verify_pause_seconds
+        link.verified, link.misses = False, 0
         link.problem = "the kubelet does not show the devices that were sent to it, registering again"
         log.warning("%s: %s", server.resource, link.problem)
         link.due = now + timing.rest_seconds + link.backoff.next_seconds()

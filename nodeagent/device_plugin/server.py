@@ -6,11 +6,11 @@ there. Tracks its own streams, because the kubelet never opens one again by itse
 """
 # ruff: noqa: N802, ARG002 - the protocol's method names and signatures
 
-import contextlib
 import logging
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,19 +25,19 @@ from nodeagent.device_plugin.device_lists import DeviceLists, Listing, RefusedAl
 from nodeagent.device_plugin.known_daemons import KnownDaemons
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.handover.config import Device, DeviceKind
-from nodeagent.handover.files import Identity, identity
 
 log = logging.getLogger(__name__)
 
 WORKERS = 32  # of one socket; a stream holds one for as long as it is open
 UNSENT = -1
+SERIAL_HEX_DIGITS = 8
 
 
-def socket_name(resource: str) -> str:
-    """Short, since the whole path has 107 bytes: `gpuplan-mig-1g.10gb.sock`."""
+def socket_name(resource: str, serial: str) -> str:
+    """Short, since the whole path has 107 bytes: `gpuplan-mig-1g.10gb-0a1b2c3d.sock`."""
     domain, _, name = resource.rpartition("/")
     prefix = "" if domain == "nvidia.com" else f"{domain}-"
-    return f"gpuplan-{prefix}{name}.sock"
+    return f"gpuplan-{prefix}{name}-{serial}.sock"
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +57,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         *,
         lists: DeviceLists,
         ledger: Ledger,
+        recorded: Callable[[], Collection[str]],
         daemons: KnownDaemons,
         mps_root: Path,
         read_only_pipes: bool,
@@ -66,7 +67,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         self.last_ended = float("-inf")  # monotonic, of the latest stream
         self.announced_pre_start: bool | None = None  # what the kubelet knows from its last registration
         self._lists, self._ledger, self._daemons, self._mps_root = lists, ledger, daemons, mps_root
-        self._on_change, self._read_only_pipes = on_change, read_only_pipes
+        self._on_change, self._read_only_pipes, self._recorded = on_change, read_only_pipes, recorded
         self._lock = threading.Lock()
         self._streams: list[Stream] = []
 
@@ -107,12 +108,12 @@ class ResourceServer(rpc.DevicePluginServicer):
     def GetPreferredAllocation(
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
-        answer = pb.PreferredAllocationResponse()
+        answer, recorded = pb.PreferredAllocationResponse(), self._recorded()
         for container in request.container_requests:
             available, required = list(container.available_deviceIDs), list(container.must_include_deviceIDs)
             devices = {id_: self._lists.advertised(id_) for id_ in {*available, *required}}
             gpu_of = {id_: device.gpu for id_, device in devices.items() if device is not None}
-            chosen = preferred(available, required, container.allocation_size, gpu_of)
+            chosen = preferred(available, required, container.allocation_size, gpu_of, recorded)
             answer.container_responses.append(pb.ContainerPreferredAllocationResponse(deviceIDs=chosen))
         return answer
 
@@ -167,23 +168,22 @@ class ResourceServer(rpc.DevicePluginServicer):
 
 
 class Endpoint:
-    """The socket of one resource, created again when it is removed, as by the kubelet at each start."""
+    """The socket of one resource, under another name for each registration.
+
+    A kubelet from 1.37 on refuses a path that it is, or seems to be, connected to, for as long as it runs.
+    """
 
     def __init__(self, server: ResourceServer, directory: Path) -> None:
-        self.server = server
-        self.path = directory / socket_name(server.resource)
+        self.server, self._directory = server, directory
+        self.path = directory / socket_name(server.resource, "")
         self._grpc: grpc.Server | None = None
-        self._served: Identity | None = None
 
-    def ensure_served(self) -> None:
+    def serve_anew(self) -> None:
         """Raises OSError where the socket cannot be made."""
-        if self._grpc is not None and identity(self.path) == self._served:
-            return
-        self.stop()  # first, for it would remove the new socket, which has the same path
+        self.stop()
+        self.path = self._directory / socket_name(self.server.resource, secrets.token_hex(SERIAL_HEX_DIGITS // 2))
         if len(str(self.path).encode()) > MAX_SOCKET_PATH_BYTES:
             raise OSError(f"the socket path {self.path} is longer than {MAX_SOCKET_PATH_BYTES} bytes")
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
         server = grpc.server(futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=self.path.stem))
         rpc.add_DevicePluginServicer_to_server(self.server, server)
         try:
@@ -191,13 +191,17 @@ class Endpoint:
         except RuntimeError as error:
             raise OSError(f"cannot serve on {self.path}: {error}") from error
         server.start()
-        self._grpc, self._served = server, identity(self.path)
+        self._grpc = server
 
     def stop(self) -> None:
         self.server.end_streams()
         if self._grpc is not None:
             self._grpc.stop(grace=0.5).wait()
             self._grpc = None
+        # Also what a process left that was killed; two never run.
+        for left in self._directory.glob(socket_name(self.server.resource, "*")):
+            if left.name == socket_name(self.server.resource, left.stem[-SERIAL_HEX_DIGITS:]):
+                left.unlink(missing_ok=True)
 
 
 def _list_message(listing: Listing) -> pb.ListAndWatchResponse:

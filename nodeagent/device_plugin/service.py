@@ -20,6 +20,7 @@ from kube.change_log import ChangeLog
 from kube.kubelet_api.paths import KubeletPaths
 from kube.logs import fields
 from nodeagent.device_plugin.device_lists import DeviceLists
+from nodeagent.device_plugin.doubts import Doubts
 from nodeagent.device_plugin.known_daemons import PATIENCE_SECONDS, KnownDaemons
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.device_plugin.plugin_files import ConfigReader, LoadedFile
@@ -66,16 +67,21 @@ class PluginService:
         self._reader, self._loaded = ConfigReader(self._files), LoadedFile(self._files, mps_root=mps_root)
         self._lists, self._read_only_pipes = DeviceLists(), read_only_pipes
         self._named_devices = cdi.NamedDevices(cdi_dir)
-        self._ledger = Ledger(self._files)
+        self._ledger = Ledger(self._files, boot_id=boot_id)
+        self._doubts = Doubts(self._files, self._paths.checkpoint, self._ledger)
         self._daemons = KnownDaemons(self._files, patience_seconds=self._timing.supervisor_patience_seconds)
         self._registrar = Registrar(
-            self._paths, self._lists, on_change=self._wake.set, timing=self._timing.registration
+            self._paths,
+            self._lists,
+            judge=lambda kubelet: self._lists.set_doubted(self._doubts.judge(kubelet)),
+            on_change=self._wake.set,
+            timing=self._timing.registration,
         )
         self._endpoints: dict[str, Endpoint] = {}
         self._daemon_problems: Mapping[str, str] = {}
         self._change_log = ChangeLog(log)
         self._watches = (
-            DirectoryWatch(self._files.directory, self._wake.set),
+            DirectoryWatch(self._files.directory, self._something_changed),
             DirectoryWatch(self._paths.plugin_dir, self._registrar.wake),
             DirectoryWatch(cdi_dir, self._wake.set),
         )
@@ -152,6 +158,7 @@ class PluginService:
                     resource,
                     lists=self._lists,
                     ledger=self._ledger,
+                    recorded=self._doubts.unmarked,
                     daemons=self._daemons,
                     mps_root=self._mps_root,
                     read_only_pipes=self._read_only_pipes,
@@ -185,6 +192,7 @@ class PluginService:
             *(Problem(message=text) for text in general),
             *(Problem(gpu=gpu, message=text) for gpu, text in sorted(self._daemon_problems.items())),
             *self._unnamed(),
+            *self._doubted(),
             *(Problem(resource=name, message=text) for name, text in self._registrar.problems().items()),
         )
 
@@ -197,6 +205,12 @@ class PluginService:
         gpus = sorted({device.gpu for device in config.healthy() if device.id not in named})
         where = f"{self._named_devices.path} has no entry for its devices, so no container could start with one"
         return tuple(Problem(gpu=gpu, message=f"{where}; the agent writes it") for gpu in gpus)
+
+    def _doubted(self) -> tuple[Problem, ...]:
+        """GPUs with devices that the kubelet takes for free, and that were not seen free."""
+        gpus = sorted({device.gpu for device in self._lists.doubted()})
+        why = "the kubelet has no record of who got some of its devices: no pod gets these until they were seen free"
+        return tuple(Problem(gpu=gpu, message=why) for gpu in gpus)
 
     def _close(self) -> None:
         for watch in self._watches:

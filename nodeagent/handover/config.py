@@ -158,6 +158,7 @@ class Allocation:
     id: str
     resource: str
     at: float  # epoch seconds
+    boot_id: str = ""  # of the node then; empty: not known
 
 
 @with_config(WIRE)
@@ -191,6 +192,7 @@ class PluginFiles:
         self.directory = state_dir / "plugin"
         self.config, self.loaded = self.directory / "config.json", self.directory / "loaded.json"
         self.ledger = self.directory / "ledger.json"
+        self.seen_free = self.directory / "seen_free.json"
         self.mps, self.mps_lock = self.directory / "mps.json", self.directory / "mps.lock"
         self.lost_ledger = self.directory / "ledger.json.unreadable"
         """Kept aside by the plugin because it could not be read: a new ledger was begun after it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from nodeagent.handover.config import PluginFiles, read_ledger
+from nodeagent.handover.config import Allocation, PluginFiles, read_ledger
 from nodeagent.handover.files import Unreadable
 from nodeagent.hardware.gpu_ids import KNOWN, GpuResources
 from nodeagent.observed.holdings import Holdings
@@ -49,6 +49,8 @@ class Witnessed:
     rival_sockets: tuple[str, ...]
     believed_in_seconds: float | None
     """Until the List of a kubelet that has just started is believed."""
+    handed_out: tuple[Allocation, ...] = ()
+    """The device plugin's ledger, read before the other witnesses."""
     hidden_processes: str = ""
     """Why the driver's list of processes proves nothing: a sentence for people."""
 
@@ -88,6 +90,7 @@ class Witnesses:
             pods=pods,
             usage=judge(pods, listed, votes, too_early=too_early or self._holdings.problem),
             rival_sockets=self._kubelet.rival_sockets(),
+            handed_out=handed_out,
             believed_in_seconds=self._kubelet_start_seconds - seconds if seconds is not None else None,
             hidden_processes="" if self._kubelet.shares_processes() else HIDDEN_PROCESSES,
         )

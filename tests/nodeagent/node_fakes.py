@@ -14,6 +14,7 @@ from nodeagent.handover.config import (
     write_loaded,
 )
 from nodeagent.handover.files import Unreadable
+from nodeagent.handover.seen_free import read_seen_free
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 
 
@@ -37,6 +38,8 @@ class PluginMemory:
         self.unready: set[str] = set()
         """GPUs whose MPS daemon is away: their slices are listed as unhealthy."""
         self.allocations: dict[str, Allocation] = {}
+        self.doubted: frozenset[str] = frozenset()
+        """Handed out, unknown to a kubelet that has lost its checkpoint, and not seen free since."""
         self._serial = 0.0
 
     def step(self) -> None:
@@ -46,6 +49,7 @@ class PluginMemory:
         if found.unhealthy and not self.knows_unhealthy:
             return
         self.config = found
+        self.doubted &= self.unmarked()
         if self.mute:
             return
         resources = {device.resource: True for device in found.devices}
@@ -75,7 +79,7 @@ class PluginMemory:
                 ready = device.kind is not DeviceKind.MPS or device.gpu not in self.unready
                 real = device.kind is not DeviceKind.MIG or self.config.boot_id == self.boot
                 resolves = self.config.device_list_strategy == DeviceListStrategy.ENVVAR or device.id in names
-                healthy = device.id not in self.config.unhealthy and resolves
+                healthy = device.id not in self.doubted.union(self.config.unhealthy) and resolves
                 found[device.resource][device.id] = ready and real and healthy
         return found
 
@@ -83,6 +87,11 @@ class PluginMemory:
         """The healthy ones."""
         listed = self.listed()
         return {name: tuple(i for i, healthy in ids.items() if healthy) for name, ids in listed.items()}
+
+    def unmarked(self) -> frozenset[str]:
+        """What the agent has not seen free since its Allocate."""
+        marks = read_seen_free(self.files)
+        return frozenset(i for i, entry in self.allocations.items() if marks.get(i) != entry.at)
 
     def allocate(self, device_id: str, resource: str, at: float) -> bool:
         if device_id not in self.advertised().get(resource, ()):
@@ -116,6 +125,12 @@ class KubeletMemory:
         self.devices = {**dict.fromkeys(self.devices, ()), **self._plugin.advertised()}
         listed = {resource: len(ids) for resource, ids in self._plugin.listed().items()}
         self.capacity = {**dict.fromkeys(self.capacity, 0), **listed}
+
+    def lose_checkpoint(self) -> None:
+        """It starts again without one: its pods are listed without devices, permanently, and all devices are free."""
+        self.held, self.entries = {key: {} for key in self.held}, ()
+        self._plugin.doubted = self._plugin.unmarked()
+        self.step()
 
     def given(self) -> set[str]:
         """Every device id that a listed pod holds."""

@@ -2,19 +2,23 @@
 
 It removes every socket at start, checks names and versions, requests the options inside Register, opens the stream
 after its answer and never again, picks devices at random, lets the end of any stream of a resource close the newest
-one, and leaves a dead kubelet.sock behind.
+one, takes no path twice, and leaves a dead kubelet.sock behind. What containers hold is in its checkpoint, which it
+writes at each Allocate and each list, and reads at its start: without a readable one every device is free.
 """
 
 import contextlib
+import json
 import random
 import re
 import socket
 import stat
 import threading
+import zlib
 from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -26,6 +30,7 @@ from kube.kubelet_api.paths import KubeletPaths, unix_target
 
 WAIT_SECONDS = 20.0
 NAME = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+Raw = dict[str, Any]
 LOCAL = (("grpc.use_local_subchannel_pool", 1),)
 
 
@@ -47,9 +52,9 @@ class Connection:
 @dataclass
 class Resource:
     devices: dict[str, str] = field(default_factory=dict)  # id -> health
-    held: set[str] = field(default_factory=set)
     connections: list[Connection] = field(default_factory=list)
     lists: list[frozenset[str]] = field(default_factory=list)  # every list that came
+    offers: list[frozenset[str]] = field(default_factory=list)  # and what was healthy in it
 
     @property
     def newest(self) -> Connection:
@@ -63,11 +68,13 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         self.overlaps: list[str] = []  # registrations while an older stream was open
         self.hidden: set[str] = set()  # resources that GetAllocatable leaves out
         self.foreign: dict[str, set[str]] = {}  # what another plugin shows under a resource
+        self.known_paths: set[Path] = set()  # of this life: as a kubelet from 1.37 on it takes none twice
         self.opens_after_seconds = 0.0  # the stream of a registration, on a busy node
         self.random = random.Random(seed)
         self.lock = threading.RLock()
         self.servers: list[grpc.Server] = []
         self.threads: list[threading.Timer] = []
+        self.rows: list[Raw] = []  # of the checkpoint
         self.life = 0  # odd while a process runs: what an earlier one took up ended with it
 
     def start(self) -> None:
@@ -78,6 +85,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
                 entry.unlink()
         with self.lock:
             self.resources = {}
+            self.rows, self.known_paths = self._load(), set()
             self.life += 1
         for path in (self.paths.pod_resources_socket, self.paths.registration_socket):
             server = grpc.server(futures.ThreadPoolExecutor(4))
@@ -118,6 +126,9 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         if not NAME.fullmatch(request.resource_name):
             context.abort(grpc.StatusCode.UNKNOWN, f'the ResourceName "{request.resource_name}" is invalid')
         endpoint, life = self.paths.plugin_dir / request.endpoint, self.life
+        if endpoint in self.known_paths:
+            context.abort(grpc.StatusCode.UNKNOWN, "device plugin already connected")
+        self.known_paths.add(endpoint)
         channel = grpc.insecure_channel(unix_target(endpoint), options=LOCAL)
         try:
             grpc.channel_ready_future(channel).result(timeout=1.0)
@@ -151,6 +162,8 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
                     resource = self.resources[connection.resource]
                     resource.devices = {device.ID: device.health for device in message.devices}
                     resource.lists.append(frozenset(resource.devices))
+                    resource.offers.append(frozenset(self.healthy(connection.resource)))
+                    self._save()
         self._close(connection)
         with self.lock:
             resource = self.resources[connection.resource]
@@ -182,7 +195,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
     def allocate(self, resource: str, count: int = 1, ids: set[str] | None = None) -> dp.ContainerAllocateResponse:
         """Admission of one container; `ids` plays a kubelet with a stale list."""
         known = self.resources[resource]
-        free = sorted(self.healthy(resource) - known.held)
+        free = sorted(self.healthy(resource) - self.held())
         chosen = sorted(ids) if ids is not None else self.random.sample(free, count)
         plugin = known.newest.plugin
         if ids is None and known.newest.options.get_preferred_allocation_available:
@@ -192,9 +205,31 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
             chosen = [*liked, *(id_ for id_ in chosen if id_ not in liked)][:count]
         request = dp.AllocateRequest(container_requests=[dp.ContainerAllocateRequest(devices_ids=chosen)])
         answer = plugin.Allocate(request, timeout=WAIT_SECONDS)
-        known.held |= set(chosen)
+        self.rows.append({"PodUID": f"uid-{len(self.rows)}", "ResourceName": resource, "DeviceIDs": {"-1": chosen}})
+        self._save()
         (response,) = answer.container_responses
         return response
+
+    def held(self) -> set[str]:
+        return {id_ for row in self.rows for id_ in row["DeviceIDs"]["-1"]}
+
+    def end_pods(self) -> None:
+        """It forgets them in memory; the checkpoint is written with the next Allocate or list."""
+        self.rows = []
+
+    def _save(self) -> None:
+        data: Raw = {"PodDeviceEntries": self.rows or None, "RegisteredDevices": {}}
+        draft = self.paths.checkpoint.with_name("draft")
+        draft.write_text(json.dumps({"Data": data, "Checksum": zlib.crc32(json.dumps(data).encode())}))
+        draft.replace(self.paths.checkpoint)
+
+    def _load(self) -> list[Raw]:
+        try:
+            content = json.loads(self.paths.checkpoint.read_text())
+        except (OSError, ValueError):
+            return []
+        rows: list[Raw] = content["Data"]["PodDeviceEntries"] or []
+        return rows if content["Checksum"] == zlib.crc32(json.dumps(content["Data"]).encode()) else []
 
     def pre_start(self, resource: str, *ids: str) -> None:
         known = self.resources[resource]

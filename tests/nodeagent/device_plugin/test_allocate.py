@@ -34,6 +34,22 @@ def test_cases(available: list[str], required: list[str], size: int, expected: t
     assert preferred(available, required, size, GPU_OF) == expected
 
 
+@pytest.mark.parametrize(
+    ("available", "required", "size", "recorded", "expected"),
+    [
+        (["a1", "a2", "a3"], [], 1, {"a1"}, ("a2",)),
+        (["a1", "a2", "b1"], [], 1, {"b1"}, ("a1",)),
+        (["b1"], [], 1, {"b1"}, ("b1",)),
+        (["a1", "a2", "b1", "c1"], [], 2, {"a1"}, ("a2", "a1")),  # on one GPU: two could not be merged
+        (["a1", "a2", "b1"], ["b2"], 2, {"b1"}, ("b2", "b1")),
+    ],
+)
+def test_what_was_not_seen_free_since_it_was_handed_out_comes_last(
+    available: list[str], required: list[str], size: int, recorded: set[str], expected: tuple[str, ...]
+) -> None:
+    assert preferred(available, required, size, GPU_OF, recorded) == expected
+
+
 @given(st.sets(st.sampled_from(sorted(GPU_OF))), st.integers(0, 7), st.randoms())
 def test_an_answer_is_a_choice_from_what_is_there_in_any_order(available: set[str], size: int, order: object) -> None:
     required = sorted(available)[: size // 2]

@@ -1,12 +1,22 @@
 """One stream per resource, whatever kubelet and plugin do to each other."""
 
+import itertools
 import socket
 import threading
 import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from nodeagent.device_plugin.server import socket_name
+from kube.backoff import Backoff
+from kube.kubelet_api.paths import KubeletPaths
+from nodeagent.device_plugin.device_lists import DeviceLists
+from nodeagent.device_plugin.registration import Link, Registrar, RegistrationTiming
+from nodeagent.device_plugin.server import Endpoint, socket_name
 from nodeagent.handover.config import Device, DeviceKind, Loaded, PluginConfig, write_config
 from tests.nodeagent.device_plugin.conftest import PluginNode, Start
 from tests.nodeagent.device_plugin.devices import messages
@@ -30,6 +40,16 @@ def loaded_of(node: PluginNode) -> Loaded:
     loaded = node.loaded()
     assert loaded is not None
     return loaded
+
+
+def sockets(node: PluginNode) -> list[Path]:
+    """Those of our MIG resource."""
+    found = (node.kubelet_dir / "device-plugins").glob("gpuplan-mig-1g.10gb-????????.sock")
+    return sorted(path for path in found if path.is_socket())
+
+
+def registered_for(kubelet: FakeKubelet, count: int) -> bool:
+    return len(kubelet.resources[MIG].connections) == count and settled(kubelet)
 
 
 def settled(kubelet: FakeKubelet) -> bool:
@@ -80,14 +100,33 @@ def test_kubelet_ends_a_stream(node: PluginNode, kubelet: FakeKubelet, start_plu
 def test_sockets_removed_and_stream_ended(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()
     node.load(CONFIG)
-    path = node.kubelet_dir / "device-plugins" / socket_name(MIG)
+    (path,) = sockets(node)
     path.unlink()
     kubelet.end_stream(MIG)
     eventually(
         lambda: len(kubelet.resources[MIG].connections) == 2 and settled(kubelet),
         "len(kubelet.resources[MIG].connections) == 2 and settled(kubelet)",
     )
-    assert path.exists()
+    eventually(lambda: [found != path for found in sockets(node)] == [True], "one socket, of another name")
+
+
+def test_sockets_of_earlier_registrations_are_removed(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    """Of this process, and of one that was killed; those of other resources and of others stay."""
+    folder = node.kubelet_dir / "device-plugins"
+    others = [folder / socket_name(f"{MIG}.me", "0a1b2c3d"), folder / "gpuplan-mig-1g.10gb-notours.sock"]
+    for path in (folder / socket_name(MIG, "0a1b2c3d"), *others):
+        path.touch()
+    start_plugin()
+    node.load(CONFIG)
+    for count in range(2, 5):
+        kubelet.end_stream(MIG)
+        eventually(partial(registered_for, kubelet, count), f"registration number {count}")
+
+    assert len(sockets(node)) == 1
+    assert all(path.exists() for path in others)
+    assert len(str(sockets(node)[0])) <= 107
 
 
 def test_a_busy_kubelet_gets_time_to_open_the_stream(
@@ -262,5 +301,65 @@ def test_restarts_of_the_plugin_in_place(node: PluginNode, kubelet: FakeKubelet,
 
 
 def test_socket_names_are_short_and_differ() -> None:
-    assert socket_name(MIG) == "gpuplan-mig-1g.10gb.sock"
-    assert socket_name("aliyun.com/gpu-mem") == "gpuplan-aliyun.com-gpu-mem.sock"
+    assert socket_name(MIG, "1") == "gpuplan-mig-1g.10gb-1.sock"
+    assert socket_name("aliyun.com/gpu-mem", "2") == "gpuplan-aliyun.com-gpu-mem-2.sock"
+
+
+class Served:
+    """A stream that has sent its list, of a resource that is registered."""
+
+    resource = MIG
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def pushed(self) -> bool:
+        return True
+
+    def streams(self) -> tuple[object, ...]:
+        return (object(),)
+
+    def end_streams(self) -> None:
+        self.ended += 1
+
+
+def test_a_registration_is_verified_for_as_long_as_it_lives_and_made_again_after_two_misses(tmp_path: Path) -> None:
+    lists, timing, now = DeviceLists(), RegistrationTiming(), 0.0
+    lists.replace(CONFIG, unready=())
+    registrar = Registrar(
+        KubeletPaths(tmp_path), lists, judge=lambda _kubelet: None, on_change=lambda: None, timing=timing
+    )
+    server = Served()
+    link = Link(
+        endpoint=cast(Endpoint, SimpleNamespace(server=server)),
+        backoff=Backoff(first_seconds=0.1, cap_seconds=5.0),
+        due=0.0,
+    )
+    shown: frozenset[str] = frozenset({"MIG-0"})
+    read_at: list[float] = []
+
+    def read_ids() -> Mapping[str, frozenset[str]]:
+        read_at.append(now)
+        return {MIG: shown}
+
+    def live(seconds: float) -> None:
+        nonlocal now
+        end = now + seconds
+        while now < end:
+            now += max(registrar._tend(link, None, read_ids, now), 0.01)
+
+    server.announced_pre_start = None  # type: ignore[attr-defined]
+    live(3600)
+    assert max(later - earlier for earlier, later in itertools.pairwise(read_at)) <= 31
+    shown = frozenset()
+    readings = len(read_at)
+    while len(read_at) == readings:
+        live(0.1)
+    live(timing.verify_seconds + 0.2)
+    assert (server.ended, link.misses, link.verified) == (0, 1, True)
+    shown = frozenset({"MIG-0"})
+    live(3600)
+    assert server.ended == 0, "one miss"
+    shown = frozenset({"another plugin's"})
+    live(timing.verify_often_seconds + 2 * timing.verify_seconds + 1)
+    assert server.ended > 0, "two misses"

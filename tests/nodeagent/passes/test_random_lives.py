@@ -1,7 +1,8 @@
 """Random lives of a node: what runs is never touched and never given to a second pod, and in the end all is as planned.
 
 Plans change, pods come, end, vanish and return under their names before the watch brings it, pods of another device
-plugin hold devices under its ids, an administrator cuts a GPU right before the agent does, the agent is killed. The
+plugin hold devices under its ids, an administrator cuts a GPU right before the agent does, the kubelet loses its
+checkpoint, the agent is killed. The
 world raises TouchedError by itself; here are the invariants that hold after every step, and where it all ends.
 """
 
@@ -50,6 +51,7 @@ steps = st.one_of(
     st.tuples(st.just("other plugin's pod"), st.integers(0, 5), st.sampled_from(FORMS)),
     st.tuples(st.just("claim"), st.integers(0, 5), st.sampled_from(CLAIMS)),
     st.tuples(st.just("recut by hand")),
+    st.tuples(st.just("lost checkpoint")),
     st.tuples(st.just("kill after"), st.integers(1, 8)),
     st.tuples(st.just("pass"), st.integers(1, 4)),
 )
@@ -86,6 +88,8 @@ class Life:
                 self.items.clear()
             case ("kill after", int() as number):
                 self.world.effect.kill_after = len(self.world.effect.done) + number
+            case ("lost checkpoint",):
+                self.world.kubelet.lose_checkpoint()
             case ("recut by hand",):
                 self.world.before_destroy = self._recut
             case _:
@@ -193,6 +197,8 @@ class Life:
         running = {device_id for key, ids in world.running.items() if key not in self.others for device_id in ids}
         assert running <= present
         self._check_others()
+        given = [device_id for key in self.alive for device_id in world.running[key]]
+        assert len(given) == len(set(given)), f"given twice: {sorted(given)}"
         plain_gpu = world.gpu(1)
         kinds = {device.kind for device in config.devices if device.gpu == plain_gpu.uuid}
         assert (
@@ -227,6 +233,10 @@ THREES = {"3g.40gb": 2}
 @example(
     [("mig", THREES, False), *WAIT, ("pod", RESOURCES[3]), ("recreate", 0, 2), ("mig", {"7g.80gb": 1}, False), *WAIT]
 )
+@example(
+    [("mig", THREES, False), *WAIT, ("pod", RESOURCES[3]), ("lost checkpoint",), ("pod", RESOURCES[3]), ("finish", 0)]
+)
+@example([("mps", [10]), *WAIT, ("pod", RESOURCES[4]), *WAIT, ("lost checkpoint",), *WAIT, ("pod", RESOURCES[4])])
 @example([("mig", THREES, False), *WAIT, ("recut by hand",), ("mig", {"1g.10gb": 1}, False), *WAIT])
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=3, max_size=25))

@@ -1,0 +1,42 @@
+"""Marks the Allocates whose device was seen free since, for the device plugin: see `handover.seen_free`.
+
+Takes an observation, in which the ledger was read before every witness; an Allocate that came later has another time,
+and is not marked. Must run before anything is destroyed on the same observation, and never mark what is not free by all
+witnesses: the plugin lists a marked device to a kubelet that may have forgotten its holder.
+"""
+
+import logging
+
+from kube.change_log import ChangeLog
+from nodeagent.handover.config import PluginFiles
+from nodeagent.handover.seen_free import read_seen_free, write_seen_free
+from nodeagent.observation import Observation
+
+log = logging.getLogger(__name__)
+
+
+class FreeMarks:
+    def __init__(self, files: PluginFiles) -> None:
+        self._files, self._change_log = files, ChangeLog(log)
+        self._marks = dict(read_seen_free(files))
+
+    def note(self, observation: Observation) -> None:
+        """Call it once a pass. What cannot be written now is tried again by the next one."""
+        latest = {entry.id: entry.at for entry in observation.handed_out}
+        marks = {i: at for i, at in latest.items() if self._marks.get(i) == at}
+        if marks.keys() < latest.keys():
+            free = {
+                partition.id
+                for gpu in observation.gpus
+                for partition in observation.judge(gpu).partitions
+                if partition.id in latest and observation.verdict(partition, gpu).free
+            }
+            marks.update({i: latest[i] for i in free})
+        if marks != self._marks:
+            try:
+                write_seen_free(self._files, marks)
+            except OSError as error:
+                self._change_log.warn(f"what was seen free cannot be marked: {error}")
+                return
+            self._change_log.warn("")
+            self._marks = marks

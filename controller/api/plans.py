@@ -141,7 +141,7 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         planned=tuple(
             PlannedGpu(index=item.index, uuid=item.uuid or "", desired=reported.desired(item)) for item in planned
         ),
-        stale_items=tuple(item.index for item in planned if reported.index(item) in pinned),
+        stale_items=_stale_items(spec, [item.index for item in planned if reported.index(item) in pinned]),
         planned_json=json.dumps([item.wire() for item in planned], separators=(",", ":")),
         observed_generation=status.observed_generation or 0,
         node_uid=(status.node.uid or "") if status.node else "",
@@ -160,6 +160,12 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
     )
 
 
+def _stale_items(spec: PlanSpec, indexes: list[int]) -> tuple[int, ...]:
+    """Those that may be dropped: of a Manual or paused plan the admission policy lets pinned indexes go, no more."""
+    frozen, listed = spec.mode == Mode.MANUAL or spec.paused, {item.index for item in spec.gpus or ()}
+    return tuple(index for index in indexes if index in listed or not frozen)
+
+
 class _ReportedGpus:
     """The GPUs of a node as its status reports them, to read items by."""
 
@@ -170,8 +176,7 @@ class _ReportedGpus:
         self._memory_mib = {report.name: report.memory_mib for report in status.models or ()}
         self._renamed = spec.renames_replicas
 
-    def index(self, item: GpuItem) -> int:
-        """At which its card is now."""
+    def index(self, item: GpuItem) -> int:  # at which its card is now
         return self._index_of.get(item.uuid or "", item.index)
 
     def model(self, index: int) -> GpuModel | None:
@@ -179,9 +184,8 @@ class _ReportedGpus:
         return self._models.get(name) or model_for_name(name)
 
     def desired(self, item: GpuItem) -> Desired:
-        index = self.index(item)
-        memory_mib = self._memory_mib.get(self._name(index), 0)
-        return desired_of(item, model=self.model(index), memory_mib=memory_mib, renamed=self._renamed)
+        memory_mib = self._memory_mib.get(self._name(self.index(item)), 0)
+        return desired_of(item, model=self.model(self.index(item)), memory_mib=memory_mib, renamed=self._renamed)
 
     def _name(self, index: int) -> str:
         return (self.by_index[index].model or "") if index in self.by_index else ""

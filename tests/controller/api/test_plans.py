@@ -118,6 +118,12 @@ def test_a_card_that_is_pinned_by_any_index_makes_what_is_planned_for_it_stale(p
     assert (read.pinned, read.stale_items) == ((1,), (0,))
 
 
+@pytest.mark.parametrize(("spec", "stale"), [({}, (0,)), ({"mode": "Manual"}, ()), ({"paused": True}, ())])
+def test_a_frozen_plan_keeps_what_its_policy_would_not_let_go(spec: Json, stale: tuple[int, ...]) -> None:
+    spec |= {"gpus": [{**PINNED, "index": 5, "uuid": UUID}], "planned": {"gpus": [PLANNED]}}
+    assert plan_reading(plan(spec, {"gpus": [reported(0, 0)]})).stale_items == stale
+
+
 HASH = item_hash(GpuItem.read(PLANNED))
 
 

@@ -11,20 +11,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cli.hardware import Gpu, Problem, gpus_of
+from cli.hardware import MAX_GPUS, Gpu, Problem, gpus_of
 from controller.api.plan_items import desired_of
-from controller.model.views import Desired, MigDesired, MpsDesired, PodView
-from crds.v1alpha1.names import LABEL_PRODUCT, GpuState, PartitionState
+from controller.model.demand import is_partition
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PodView
+from crds.v1alpha1.enablement import enablement
+from crds.v1alpha1.gpu_labels import counts_mig_devices
+from crds.v1alpha1.names import (
+    LABEL_COMPUTE_MAJOR,
+    LABEL_COMPUTE_MINOR,
+    LABEL_COUNT,
+    LABEL_MEMORY,
+    LABEL_PRODUCT,
+    GpuState,
+    PartitionState,
+)
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem, PlanSpec
 from partitioning.layouts import Layout, check_layout
-from partitioning.models import model_for_product
-from partitioning.mps import MIB_PER_GIB, check_slices
+from partitioning.models import GpuModel, model_for_product, model_from_report
+from partitioning.mps import MIB_PER_GIB, check_slices, slice_of_gb
 from partitioning.packing import NoRoom, pack
-from partitioning.resources import ACK_MEMORY, WHOLE, mig_resource
+from partitioning.resources import ACK_MEMORY, WHOLE, MigRequest, MpsRequest, classify, mig_resource
 
 Raw = Mapping[str, Any]
 Json = dict[str, Any]
+_SAME_MEMORY = 0.9
+"""Of the catalogue's: drivers and ECC take less than a tenth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +49,41 @@ class Unknown:
 
 def hardware_of(node: Raw) -> tuple[Gpu, ...] | Unknown:
     """The GPUs that the labels of a node describe."""
-    product = (node["metadata"].get("labels") or {}).get(LABEL_PRODUCT)
+    labels = node["metadata"].get("labels") or {}
+    product = labels.get(LABEL_PRODUCT)
     if not product:
         return Unknown(reason=f"its label {LABEL_PRODUCT} is missing, so what GPUs it has is not known")
-    if model_for_product(product) is None:
-        return Unknown(reason=f"{LABEL_PRODUCT}={product} is an unknown model, and no agent has reported its profiles")
+    if counts_mig_devices(labels):
+        return Unknown(
+            reason=f"{LABEL_PRODUCT}={product}: with MIG strategy single its labels count MIG devices, "
+            "so how many GPUs it has is not known"
+        )
+    if model_for_product(product) is None or _is_another_one(model_for_product(product), labels):
+        return _by_labels_alone(product, labels)
     gpus = gpus_of(node)
     return Unknown(reason=f"{gpus.field}: {gpus.message}") if isinstance(gpus, Problem) else gpus
+
+
+def _is_another_one(model: GpuModel | None, labels: Mapping[str, str]) -> bool:
+    """Cards of one name are sold with other memory, and then have other profiles."""
+    memory = labels.get(LABEL_MEMORY, "")
+    return model is not None and memory.isdecimal() and 0 < int(memory) < _SAME_MEMORY * model.memory_mib
+
+
+def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...] | Unknown:
+    """Slices and whole GPUs need no more than this; what MIG instances a model has is in no label."""
+    count, memory = labels.get(LABEL_COUNT, "1"), labels.get(LABEL_MEMORY, "")
+    version = [labels.get(name, "") for name in (LABEL_COMPUTE_MAJOR, LABEL_COMPUTE_MINOR)]
+    for_mig = enablement(labels).mode == "mig"
+    if for_mig or not all(text.isdecimal() for text in (count, memory, *version)) or not 1 <= int(count) <= MAX_GPUS:
+        what = "" if for_mig else f", nor do {LABEL_MEMORY} and gpu.compute.major and minor say enough for MPS slices"
+        return Unknown(
+            reason=f"{LABEL_PRODUCT}={product} is an unknown model, and no agent has reported its profiles{what}"
+        )
+    name = product.removesuffix("-SHARED").replace("-", " ")
+    model = model_from_report(f"{name} ({memory} MiB)", int(memory), (), (int(version[0]), int(version[1])))
+    gpu = Gpu(model=model, name=model.names[0], memory_mib=int(memory), mig_enabled=False, layout=Layout.of(()))
+    return (gpu,) * int(count)
 
 
 def assumed_status(
@@ -54,6 +95,11 @@ def assumed_status(
         _gpu(index, gpu, items.get(index), mig_on=gpu.mig_enabled or (mig_on and gpu.model.mig_capable))
         for index, gpu in enumerate(gpus)
     ]
+    if not items and not any(gpu.layout for gpu in gpus):
+        for index, found in _served_by_others(node, holders, gpus).items():
+            reports[index]["partitions"] = found
+            if gpus[index].model.mig_capable:
+                reports[index]["migMode"] = "Enabled" if "start" in found[0] else "Disabled"
     partitions = [partition for report in reports for partition in report["partitions"]]
     unknown = _give(partitions, holders)
     if unknown is not None:
@@ -63,6 +109,20 @@ def assumed_status(
         "models": [_model(gpu) for gpu in {gpu.name: gpu for gpu in gpus}.values()],
         "gpus": reports,
     }
+
+
+def why_impossible(view: GpuView, item: GpuItem) -> str:
+    """Why a GPU can never be what its item has; '' where it can, or where its placements are not known."""
+    if view.model is None or not view.model.confirmed or view.desired is None:
+        return ""
+    for entry in item.mig.instances if item.mig is not None else ():
+        known = view.model.profile(entry.profile)
+        if known is not None and entry.start is not None and entry.start not in known.starts:
+            return f"{entry.profile} cannot start at {entry.start}, but at {', '.join(map(str, known.starts))}"
+    name, memory_mib = view.model.names[0], view.model.memory_mib
+    empty = Gpu(model=view.model, name=name, memory_mib=memory_mib, mig_enabled=True, layout=Layout.of(()))
+    made = _made(view.index, empty, view.desired)
+    return made if isinstance(made, str) else ""
 
 
 def _model(gpu: Gpu) -> Json:
@@ -110,6 +170,63 @@ def _instances(index: int, layout: Layout) -> list[Json]:
 
 def _partition(resource: str, number: str, **facts: int) -> Json:
     return {"resource": resource, "uuid": f"assumed-{number}", "state": PartitionState.FREE.value, **facts}
+
+
+def _served_by_others(node: Raw, holders: Sequence[PodView], gpus: Sequence[Gpu]) -> dict[int, list[Json]]:
+    """What another plugin has made of the GPUs, where pods hold some of it.
+
+    The GPUs of a node are of one model, so it does not matter which of them are held whole. Where the others are cut,
+    all alike and full, it does not matter which instances are held either. Otherwise it does, and nobody knows.
+    """
+    held: Counter[str] = Counter()
+    for pod in holders:
+        held.update({name: count for name, count in pod.gpu if count})
+    status = node.get("status") or {}
+    offered = {name: int(text) for name, text in (status.get("allocatable") or {}).items() if str(text).isdecimal()}
+    if not held or (node["metadata"].get("labels") or {}).get(LABEL_PRODUCT, "").endswith("-SHARED"):
+        return {}
+    whole = held[WHOLE]
+    made = {
+        name: offered.get(name, 0)
+        for name in sorted({*held, *offered})
+        if is_partition(name) and offered.get(name, held[name])
+    }
+    found = {index: [_partition(WHOLE, f"{index}")] for index in range(min(whole, len(gpus)))}
+    if not made:
+        return found
+    cut = range(max(whole, offered.get(WHOLE, 0)), len(gpus))
+    if not cut or any(amount % len(cut) for amount in made.values()):
+        return {}
+    for index in cut:
+        parts = _full(index, gpus[index], {name: amount // len(cut) for name, amount in made.items()})
+        if parts is None:
+            return {}
+        found[index] = parts
+    return found
+
+
+def _full(index: int, gpu: Gpu, made: Mapping[str, int]) -> list[Json] | None:
+    """These partitions, where they fill the GPU; None where they leave room, whose place is not known."""
+    kinds = {name: classify(name) for name in made}
+    profiles = {kind.profile: made[name] for name, kind in kinds.items() if isinstance(kind, MigRequest)}
+    if len(profiles) == len(made):
+        packed = pack(gpu.model, pinned=Layout.of(()), requested=profiles)
+        if isinstance(packed, NoRoom) or any(
+            not isinstance(pack(gpu.model, pinned=packed.layout, requested={spec.name: 1}), NoRoom)
+            for spec in gpu.model.profiles
+        ):
+            return None
+        return _instances(index, packed.layout)
+    desired = MpsDesired(
+        slices=tuple(
+            share
+            for name, kind in kinds.items()
+            if isinstance(kind, MpsRequest)
+            for share in (slice_of_gb(kind.memory_gb),) * made[name]
+        )
+    )
+    made_of_it = _made(index, gpu, desired) if len(desired.slices) == sum(made.values()) else ""
+    return None if isinstance(made_of_it, str) else made_of_it
 
 
 def _give(partitions: Iterable[Json], holders: Sequence[PodView]) -> Unknown | None:

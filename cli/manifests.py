@@ -9,7 +9,7 @@ an API server can judge (CEL, pruning) is left to it.
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +110,30 @@ def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
         metadata = manifest.body.get("metadata")
         dumped = manifest.kind not in ORDER or (isinstance(metadata, dict) and bool(metadata.get("uid")))
         problems += _numbered(manifest, problems_of(manifest.body) if dumped else _check(manifest))
-    problems += _duplicates(read)
+    for source in dict.fromkeys(manifest.source for manifest in read):
+        problems += _duplicates([manifest for manifest in read if manifest.source == source])
     if problems:
         raise ManifestError("\n".join(problems))
+    read = _latest(read)
     skipped = Counter(manifest.kind for manifest in manifests if manifest.kind not in chosen)
     return ClusterFiles(objects=tuple(manifest.body for manifest in read), skipped=dict(sorted(skipped.items())))
+
+
+def _latest(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Of an object in several files that of the last, as if it were applied: what only the server writes stays."""
+    found: dict[tuple[str, str, str], Manifest] = {}
+    for manifest in manifests:
+        before = found.get(manifest.identity)
+        if before is not None:
+            old, new = before.body, manifest.body
+            body = {**old, **new, "metadata": {**old["metadata"], **new["metadata"]}}
+            planned = (old.get("spec") or {}).get("planned")
+            if planned is not None and "planned" not in (new.get("spec") or {}):
+                body["spec"] = {**new.get("spec", {}), "planned": planned}
+            found[manifest.identity] = replace(manifest, body=body)
+        else:
+            found[manifest.identity] = manifest
+    return list(found.values())
 
 
 def _read(texts: Iterable[tuple[str, str]]) -> tuple[list[Manifest], list[str]]:

@@ -104,12 +104,8 @@ class _SharingBlock(_Part):
 
 
 class _Plugin(_Part):
-    pass_device_specs: Any = None
     device_list_strategy: tuple[Strategy, ...] = ()
     device_id_strategy: Annotated[Literal["uuid", "index"] | None, Field(alias="deviceIDStrategy")] = None
-    cdi_annotation_prefix: Any = None
-    nvidia_ctk_path: Annotated[Any, Field(alias="nvidiaCTKPath")] = None
-    container_driver_root: Any = None
     shared_devices_allocation_policy: Literal["distributed", "packed"] | None = None
 
     @field_validator("device_list_strategy", mode="before")
@@ -118,32 +114,19 @@ class _Plugin(_Part):
         return [strategy] if isinstance(strategy, str) else strategy or ()
 
 
-class _Gfd(_Part):
-    """GPU feature discovery reads the same file."""
-
-    oneshot: Any = None
-    no_timestamp: Any = None
-    sleep_interval: Any = None
-    output_file: Any = None
-    machine_type_file: Any = None
-
-
 class _Flags(_Part):
-    """All of the plugin's own: which of them it takes decides whether its file is a mistake. Few concern sharing."""
-
     mig_strategy: Literal["none", "single", "mixed"] | None = None
-    fail_on_init_error: Any = None
-    restart_on_device_unhealthy: Any = None
-    nvidia_driver_root: Any = None
-    nvidia_dev_root: Any = None
-    gds_enabled: Any = None
-    gdrcopy_enabled: Any = None
-    mofed_enabled: Any = None
-    use_node_feature_api: Annotated[Any, Field(alias="useNodeFeatureAPI")] = None
     mps_root: str | None = None
     device_discovery_strategy: Literal["auto", "nvml", "tegra"] | None = None
     plugin: _Plugin | None = None
-    gfd: _Gfd | None = None
+
+
+OTHER_FLAGS = re.compile(
+    r"(flags\.(failOnInitError|restartOnDeviceUnhealthy|nvidiaDriverRoot|nvidiaDevRoot|gdsEnabled|gdrcopyEnabled"
+    r"|mofedEnabled|useNodeFeatureAPI|gfd|plugin\.(passDeviceSpecs|cdiAnnotationPrefix|nvidiaCTKPath"
+    r"|containerDriverRoot))|imex)"
+)
+"""The plugin has them, and feature discovery, which reads the same file; none concerns sharing."""
 
 
 class _Pattern(_Part):
@@ -161,7 +144,6 @@ class _Config(_Part):
     flags: _Flags | None = None
     resources: _Resources | None = None
     sharing: _SharingBlock | None = None
-    imex: Any = None
 
     @model_validator(mode="after")
     def _mps_can_start(self) -> "_Config":
@@ -191,7 +173,7 @@ class Unusable:
 
 def looks_like_one(document: object) -> bool:
     """Whether a text is meant for the plugin; it takes a file without a version for one of v1."""
-    if not isinstance(document, Mapping) or not document.keys() <= _Config.model_fields.keys():
+    if not isinstance(document, Mapping) or not document.keys() <= {*_Config.model_fields, "imex"}:
         return False
     version = document.get("version")
     return version == "v1" or (not version and any(isinstance(document.get(key), Mapping) for key in _SECTIONS))
@@ -212,7 +194,11 @@ def read(text: str) -> PluginSharing | Unusable:
         config = _Config.model_validate(document or {})
     except ValidationError as error:
         return Unusable(tuple(f"{_path(one['loc'])}: {_sentence(one)}" for one in error.errors()))
-    remarks = [f"{field}: unknown to the device plugin, which ignores it" for field in _extras(config)]
+    remarks = [
+        f"{field}: unknown to the device plugin, which ignores it"
+        for field in _extras(config)
+        if not OTHER_FLAGS.fullmatch(field)
+    ]
     sharing = config.sharing or _SharingBlock()
     mps, slicing = sharing.mps, sharing.time_slicing
     if config.resources is not None and (config.resources.gpus or config.resources.mig):

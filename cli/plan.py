@@ -1,7 +1,8 @@
 """Runs `gpuplan plan -f FILES…`: shows what the controller would do with a cluster that is in files.
 
 Takes manifests or dumps of `kubectl get nodes,pods,gpp -A -o yaml`; prints which pods would be placed where, why the
-others would not, and the plans that would be written, as tables for people or as JSON. Never writes to a cluster.
+others would not, and the plans that would be written, as tables for people or as JSON. A pin that no agent can make
+is an error. Never writes to a cluster.
 """
 
 import argparse
@@ -96,6 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(*tables, _summary(document), sep="\n\n")
         for line in _notes(document):
             print(f"gpuplan: {line}", file=sys.stderr)
+    if found.impossible:
+        return 2
     return 1 if arguments.exit_code and document["unplaced"] else 0
 
 
@@ -152,6 +155,7 @@ def _document(found: WhatIf, result: PlanningResult, plans: list[Json], seconds:
         "seconds": round(seconds, 6),
         "leftOut": [{"kind": one.kind, "name": one.name, "reason": one.reason} for one in found.left_out],
         "withoutRequest": _without_request(found, result),
+        "impossible": found.impossible,
         "remarks": found.remarks,
     }
 
@@ -241,4 +245,5 @@ def _summary(document: Json) -> str:
 def _notes(document: Json) -> Iterable[str]:
     for one in document["leftOut"]:
         yield f"{one['kind']} {one['name']} is left out: {one['reason']}"
+    yield from document["impossible"]
     yield from document["remarks"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.assumptions import Unknown, assumed_status, hardware_of
+from cli.assumptions import Unknown, assumed_status, hardware_of, why_impossible
 from cli.whatif_context import CONTEXT_KINDS, context_of
 from controller.api.nodes import read_node
 from controller.api.plans import PlanReading, read_plan
@@ -19,6 +19,7 @@ from controller.api.reading import Unreadable, epoch_seconds
 from controller.cache.batcher import Batcher
 from controller.cache.informers import FixedInformers
 from controller.cache.state import State
+from controller.explanation.phrases import counted
 from controller.model.demand import is_partition
 from controller.model.phases import FINISHED
 from controller.model.scheduling import SchedulingContext
@@ -59,6 +60,8 @@ class WhatIf:
     readings: Mapping[str, PlanReading]
     left_out: list[LeftOut] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
+    """Pins that no agent can make, with the reason."""
 
 
 def what_if(objects: Iterable[Raw], options: PlannerOptions) -> WhatIf:
@@ -81,13 +84,19 @@ class _Reader:
         self._holders: dict[str, list[PodView]] = {}
         self._requested: set[str] = set()
         """MIG profiles that pending pods request."""
+        self._specs: dict[str, Raw] = {}
         self._left_out: list[LeftOut] = []
         self._remarks: list[str] = []
 
     def result(self) -> WhatIf:
         readings = {reading.name: reading for reading in self._state.plans()}
+        snapshot = self._state.snapshot()
         return WhatIf(
-            snapshot=self._state.snapshot(), readings=readings, left_out=self._left_out, remarks=self._remarks
+            snapshot=snapshot,
+            readings=readings,
+            left_out=self._left_out,
+            remarks=self._remarks,
+            impossible=[line for name in readings for line in _impossible_pins(readings[name], self._specs[name])],
         )
 
     def read_pods(self, pods: Sequence[Raw], classes: Sequence[Raw]) -> None:
@@ -121,6 +130,7 @@ class _Reader:
             if plan is not None:
                 self._state.observe_heartbeat(name, "as the files show it")
                 self._state.observe_plan(name, read_plan(plan))
+                self._specs[name] = plan["spec"]
             if plan is None or "uid" not in raw["metadata"] or not _is_reported(plans.get(name)):
                 _advertise(node, plan)
             view = read_node(node)
@@ -172,6 +182,17 @@ class _Reader:
 
     def _leave_out(self, found: Unreadable) -> None:
         self._left_out.append(LeftOut(kind=_KINDS_READ[found.kind], name=found.name, reason=found.reason))
+
+
+def _impossible_pins(reading: PlanReading, spec: Raw) -> Iterable[str]:
+    """What people pinned and no agent can make."""
+    views = {gpu.view.index: gpu.view for gpu in reading.gpus}
+    items = effective_items(PlanSpec.read(spec), {index: view.uuid for index, view in views.items() if view.uuid})
+    for index in reading.pinned:
+        if index not in views:
+            yield f"{KIND} {reading.name}: spec.gpus: GPU {index} is none of its node's {counted(len(views), 'GPU')}"
+        elif problem := why_impossible(views[index], items[index]):
+            yield f"{KIND} {reading.name}: spec.gpus: GPU {index}: {problem}"
 
 
 class _Priorities:

@@ -12,6 +12,7 @@ from controller.model.scheduling import Taint
 from controller.model.views import NodeView
 from crds.v1alpha1 import names
 from crds.v1alpha1.enablement import enablement
+from crds.v1alpha1.gpu_labels import counts_mig_devices
 from crds.v1alpha1.spec import MAX_GPUS, MAX_REPLICAS
 
 
@@ -53,7 +54,7 @@ def _node(raw: Raw) -> NodeView:
         mps_replicas=replicas(labels)[0],
         shared_by_gib=_by_ack_alone(labels),
         product=labels.get(names.LABEL_PRODUCT, ""),
-        gpu_count=_gpus(labels.get(names.LABEL_COUNT)),
+        gpu_count=0 if counts_mig_devices(labels) else _gpus(labels.get(names.LABEL_COUNT)),
         operator_record=(metadata.get("annotations") or {}).get(names.ANNOTATION_OPERATOR_LABELS),
         features=tuple(sorted(status.get("declaredFeatures") or ())),
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from controller.api.plan_items import desired_of
 from controller.api.reading import Unreadable, readable
@@ -26,7 +26,6 @@ from partitioning.nvidia_plugin import NodeConfig
 from partitioning.resources import profile_of_resource
 from partitioning.states import enumerable
 
-RELABELLING_BACKENDS: Final = frozenset({"nvidia", "nebuly"})
 """Device plugins whose sharing feature discovery knows of, unless they rename what they share."""
 
 
@@ -208,7 +207,7 @@ def _condition(found: ConditionStatus | None) -> ConditionReading | None:
 
 def _relabels(spec: PlanSpec, status: PlanStatus) -> bool:
     there = status.device_plugin
-    return not spec.renames_replicas and (_backend(spec) or (there and there.backend)) in RELABELLING_BACKENDS
+    return not spec.renames_replicas and (_backend(spec) or (there and there.backend)) == Backend.NVIDIA.value
 
 
 def _backend(spec: PlanSpec) -> str | None:

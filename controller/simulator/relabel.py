@@ -1,7 +1,7 @@
 """Predicts the labels that a node will have after a change, so that selectors are tried against those.
 
 Takes a node and whether it will share GPUs by MPS, and returns its labels then. NVIDIA's GPU feature discovery
-follows the configuration of NVIDIA's device plugin (and of nebuly's): `gpu.product` gains -SHARED while the node
+follows the configuration of NVIDIA's device plugin: `gpu.product` gains -SHARED while the node
 shares. Our own plugin does not configure it. All other labels stay.
 """
 

@@ -51,6 +51,8 @@ the label was absent). It is written in the same patch as the labels, and remove
 LABEL_PRODUCT = "nvidia.com/gpu.product"
 LABEL_COUNT = "nvidia.com/gpu.count"
 LABEL_MEMORY = "nvidia.com/gpu.memory"
+LABEL_COMPUTE_MAJOR = "nvidia.com/gpu.compute.major"
+LABEL_COMPUTE_MINOR = "nvidia.com/gpu.compute.minor"
 
 LABEL_MPS_DAEMONS = "gpuplan.dev/mps-daemons"
 """Set to "true" by the agent while the node has MPS slices, or daemons with clients: the DaemonSet of the daemons
@@ -302,4 +304,3 @@ class Backend(StrEnum):
 
     GPUPLAN = "gpuplan"
     NVIDIA = "nvidia"
-    NEBULY = "nebuly"

@@ -23,11 +23,7 @@ class NotServed:
 
 def node_config(spec: PlanSpec) -> NodeConfig | NotServed | None:
     """None where the plan lists no GPU: nothing is to be changed."""
-    plugin, items = spec.device_plugin, effective_items(spec)
-    if plugin is not None and plugin.mig_strategy not in (None, "none"):
-        return _refused(
-            "devicePlugin.migStrategy", f"{plugin.mig_strategy} is for MIG devices, of which there are none"
-        )
+    items = effective_items(spec)
     first: NodeConfig | None = None
     for index, item in sorted(items.items()):
         found = _of_item(item, renames=spec.renames_replicas)

@@ -215,17 +215,10 @@ class DevicePluginSpec(Wire):
     """Which device plugin advertises the partitions to the kubelet, and how."""
 
     backend: Annotated[
-        Literal["gpuplan", "nvidia", "nebuly"] | None,
+        Literal["gpuplan", "nvidia"] | None,
         Field(
             description="The device plugin of this node: gpuplan, where absent; or nvidia, which has all GPUs of the "
-            "node whole or as the same number of MPS replicas. nebuly is not supported."
-        ),
-    ] = None
-    mig_strategy: Annotated[
-        Literal["mixed", "single", "none"] | None,
-        Field(
-            description="Leave it out: gpuplan's own plugin always uses mixed names, and NVIDIA's serves no MIG "
-            "devices of a plan."
+            "node whole or as the same number of MPS replicas."
         ),
     ] = None
     rename_by_default: Annotated[

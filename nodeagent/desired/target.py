@@ -110,15 +110,12 @@ def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], of_node:
 
 def refused_for_all(spec: PlanSpec) -> Refused | None:
     """What stops the whole plan before any of its items is read, where gpuplan's own plugin serves the node."""
-    backend = spec.device_plugin.backend if spec.device_plugin else None
-    if backend in (None, Backend.GPUPLAN):
+    if spec.device_plugin is None or spec.device_plugin.backend in (None, Backend.GPUPLAN):
         return None
-    remedy = "use gpuplan, or leave it out"
-    if backend == Backend.NVIDIA.value:
-        remedy += "; or name the ConfigMap of NVIDIA's device plugin in the chart's value devicePlugin.config"
     return Refused(
         reason=Reason.NOT_SUPPORTED,
-        message=f"devicePlugin.backend {backend} is not supported by this agent: {remedy}",
+        message="devicePlugin.backend nvidia is not supported by this agent: use gpuplan, or leave it out; or name the "
+        "ConfigMap of NVIDIA's device plugin in the chart's value devicePlugin.config",
     )
 
 

@@ -117,10 +117,10 @@ class PassResult:
 
     @property
     def problem(self) -> tuple[Reason, str] | None:
-        """What takes precedence over any GPU's own state: the driver does not answer, or the plan cannot be read."""
+        """What takes precedence over any GPU's own state: no answer of the driver, or a plan refused as a whole."""
         if self.observation.driver_problem is not None and not self.observation.driver_closed:
             return Reason.DRIVER_ERROR, str(self.observation.driver_problem)
-        if self.observation.plan is None or not self.observation.plan.problem or self.work.desired.refused is None:
+        if self.work.desired.refused is None:
             return None
         return self.work.desired.refused.reason, self.work.desired.refused.message
 

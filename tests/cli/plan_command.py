@@ -11,14 +11,16 @@ from cli.__main__ import main
 from tests.builders.objects import node, pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-KEYS = {"placed", "unplaced", "plans", "bound", "seconds", "leftOut", "remarks", "withoutRequest"}
+KEYS = {"placed", "unplaced", "plans", "bound", "seconds", "leftOut", "remarks", "withoutRequest", "impossible"}
 
 
-def planned(capsys: pytest.CaptureFixture[str], *paths: Path | str, config: Path | None = None) -> dict[str, Any]:
+def planned(
+    capsys: pytest.CaptureFixture[str], *paths: Path | str, config: Path | None = None, expected: int = 0
+) -> dict[str, Any]:
     more = ["--config", str(config)] if config else []
     code = main(["plan", "-f", *map(str, paths), "-o", "json", *more])
     captured = capsys.readouterr()
-    assert (code, captured.err) == (0, "")
+    assert (code, captured.err) == (expected, "")
     found: dict[str, Any] = json.loads(captured.out)
     assert set(found) == KEYS
     return found

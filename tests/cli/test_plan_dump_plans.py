@@ -1,9 +1,11 @@
 """`gpuplan plan -f` on dumps with plans in them: what is there, under way or unknown by their pins and statuses."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cli.__main__ import main
 from tests.builders.objects import condition, confirmed, gpu, item, node, partition, pod, status
 from tests.builders.objects import plan as plan_object
 from tests.cli.plan_command import EXAMPLES, dump, layouts, places, planned, reasons
@@ -75,7 +77,7 @@ def test_a_node_without_a_plan_is_empty(capsys: pytest.CaptureFixture[str], tmp_
 def test_where_pods_hold_slices_at_unknown_places_the_node_is_left_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    slices = {"nvidia.com/mig-1g.10gb": "7"}
+    slices = {"nvidia.com/mig-1g.10gb": "3"}
     objects = [node(allocatable=slices), pod("holder", node="n1", phase="Running"), node("n2"), pod("one")]
     found = planned(capsys, dump(tmp_path, *objects))
 
@@ -89,6 +91,116 @@ def test_where_pods_hold_slices_at_unknown_places_the_node_is_left_out(
     assert "node n1 is left out: pods hold 1 x" in found["unplaced"][0]["message"]
 
 
+WHOLE = {"nvidia.com/gpu": "1"}
+FEW_LABELS = {
+    "nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090",
+    "nvidia.com/gpu.memory": "24564",
+    "nvidia.com/gpu.compute.major": "8",
+    "nvidia.com/gpu.compute.minor": "9",
+    "nvidia.com/mig.capable": "false",
+}
+
+
+def busy(gpus: int, served: dict[str, str], mode: str = "mig") -> dict[str, Any]:
+    """A node of NVIDIA's device plugin, with what it advertises."""
+    raw = node(mode=mode, allocatable=served)
+    raw["metadata"]["labels"]["nvidia.com/gpu.count"] = str(gpus)
+    return raw
+
+
+@pytest.mark.parametrize("mode", ["mig", "mps"])
+def test_of_gpus_that_are_held_whole_it_does_not_matter_which(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, mode: str
+) -> None:
+    """A cluster before the installation: NVIDIA's device plugin serves eight GPUs, and pods hold two."""
+    holders = [pod(f"h{number}", node="n1", phase="Running", requests=WHOLE) for number in range(2)]
+    wanted = "nvidia.com/mig-7g.80gb" if mode == "mig" else "nvidia.com/gpu-70gb"
+    waiting = [pod(f"w{number}", requests={wanted: "1"}) for number in range(7)]
+    found = planned(capsys, dump(tmp_path, busy(8, {"nvidia.com/gpu": "8"}, mode), *holders, *waiting))
+    assert (len(places(found)), list(reasons(found).values())) == (6, ["NoCapacity"])
+    assert found["leftOut"] == []
+
+
+def test_gpus_that_are_full_of_equal_instances_are_known(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Two of four GPUs cut into seven each, eight instances held: six are free, and two GPUs are whole."""
+    served = {"nvidia.com/gpu": "2", "nvidia.com/mig-1g.10gb": "14"}
+    holders = [
+        pod(f"h{number}", node="n1", phase="Running", requests={"nvidia.com/mig-1g.10gb": "1"}) for number in range(8)
+    ]
+    waiting = [pod(f"w{number}", requests={"nvidia.com/mig-7g.80gb": "1"}) for number in range(3)]
+    found = planned(capsys, dump(tmp_path, busy(4, served), *holders, *waiting, pod("small")))
+    assert (sorted(places(found)), reasons(found)) == (["small", "w0", "w1"], {"w2": "WaitsForRelease"})
+
+
+@pytest.mark.parametrize(
+    ("served", "held"),
+    [
+        ({"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "13"}, "nvidia.com/mig-1g.10gb"),
+        ({"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "4"}, "nvidia.com/mig-1g.10gb"),
+        ({"nvidia.com/gpu": "2", "nvidia.com/mig-1g.10gb": "4"}, "nvidia.com/mig-1g.10gb"),
+    ],
+    ids=["uneven", "room is left", "no GPU for them"],
+)
+def test_where_it_matters_which_instances_are_held_the_node_is_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, served: dict[str, str], held: str
+) -> None:
+    holder = pod("h", node="n1", phase="Running", requests={held: "1"})
+    found = planned(capsys, dump(tmp_path, busy(2, served), holder, pod("w")))
+    assert [one["name"] for one in found["leftOut"]] == ["n1"]
+    assert places(found) == {}
+
+
+def test_a_card_outside_the_catalogue_is_known_by_its_labels(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    card = node(mode="mps")
+    card["metadata"]["labels"] |= {**FEW_LABELS, "nvidia.com/gpu.count": "2"}
+    pods = [pod("slice", requests={"nvidia.com/gpu-10gb": "1"}), pod("whole", requests=WHOLE)]
+    pods.append(pod("large", requests={"nvidia.com/gpu-30gb": "1"}))
+    found = planned(capsys, dump(tmp_path, card, *pods))
+    assert (sorted(places(found)), reasons(found)) == (["slice", "whole"], {"large": "NeverFits"})
+
+    for lacking in ("nvidia.com/gpu.memory", "nvidia.com/gpu.compute.major"):
+        poor = node(mode="mps")
+        poor["metadata"]["labels"] |= {**FEW_LABELS, lacking: ""}
+        (left,) = planned(capsys, dump(tmp_path, poor, *pods))["leftOut"]
+        assert "is an unknown model" in left["reason"]
+
+
+@pytest.mark.parametrize(("mode", "served"), [("mig", False), ("mps", True)])
+def test_a_card_of_a_known_name_and_less_memory_is_another_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, mode: str, served: bool
+) -> None:
+    """An H100 of 64 GB has profiles of its own."""
+    card = node(mode=mode)
+    card["metadata"]["labels"] |= {
+        "nvidia.com/gpu.memory": "65247", "nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0",
+    }  # fmt: skip
+    wanted = pod("one", requests={"nvidia.com/mig-1g.10gb" if mode == "mig" else "nvidia.com/gpu-60gb": "1"})
+    found = planned(capsys, dump(tmp_path, card, wanted))
+    assert (places(found) == {"one": "n1"}) is served
+    assert ([one["name"] for one in found["leftOut"]] == []) is served
+
+
+@pytest.mark.parametrize(
+    ("suffix", "count"), [("MIG-1g.5gb", "14"), ("MIG-1g.5gb", "56"), ("MIG-INVALID", "0"), ("MIG-1g.5gb-SHARED", "28")]
+)
+def test_labels_of_strategy_single_count_no_gpus(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str, count: str
+) -> None:
+    single = node()
+    single["metadata"]["labels"] |= {
+        "nvidia.com/gpu.product": f"NVIDIA-A100-SXM4-40GB-{suffix}",
+        "nvidia.com/gpu.count": count,
+        "nvidia.com/gpu.memory": "4864",
+        "nvidia.com/mig.strategy": "single",
+    }
+    found = planned(capsys, dump(tmp_path, single, pod("one", requests={"nvidia.com/mig-7g.40gb": "1"})))
+    (left,) = found["leftOut"]
+    assert "its labels count MIG devices" in left["reason"]
+    assert places(found) == {}
+
+
 def test_a_plan_without_its_node(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = planned(capsys, dump(tmp_path, plan_object("gone")))
 
@@ -97,9 +209,45 @@ def test_a_plan_without_its_node(capsys: pytest.CaptureFixture[str], tmp_path: P
 
 def test_a_pin_that_cannot_be_made_blocks_its_gpu(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pins = {"gpus": [{"index": 0, "mig": {"instances": [{"profile": "7g.80gb", "count": 2}]}}]}
-    found = planned(capsys, dump(tmp_path, node(), plan_object(spec=pins), pod("one")))
+    found = planned(capsys, dump(tmp_path, node(), plan_object(spec=pins), pod("one")), expected=2)
 
     assert reasons(found) == {"one": "Blocked"}
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ({"index": 0, "mig": {"instances": [{"profile": "9g.80gb"}]}}, "GPU 0: H100-80GB has no profile 9g.80gb"),
+        ({"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "start": 7}]}}, "GPU 0: 1g.10gb cannot start at 7"),
+        ({"index": 0, "mps": {"slices": [{"memoryGB": 500}]}}, "GPU 0: mps.slices request"),
+        ({"index": 5, "whole": {}}, "GPU 5 is none of its node's 1 GPU"),
+    ],
+)
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_pin_that_no_agent_can_make_is_an_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, item: dict[str, Any], words: str, reported: bool
+) -> None:
+    before = dump(tmp_path, node(), plan_object(status=status(gpu())) if reported else pod("none", phase="Failed"))
+    pin = dump(tmp_path, plan_object(spec={"gpus": [item]}), name="pin.yaml")
+    found = planned(capsys, before, pin, expected=2)
+    (problem,) = found["impossible"]
+    assert problem.startswith("GPUPartitionPlan n1: spec.gpus: ")
+    assert words in problem
+
+
+def test_of_an_object_in_two_files_the_later_one_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    planned_item = {"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "start": 0}]}}
+    live = plan_object(planned=[planned_item], status=status(gpu(item=planned_item)))
+    old = dump(tmp_path, node(), live, pod("one", requests={"nvidia.com/mig-7g.80gb": "1"}))
+    assert places(planned(capsys, old)) == {"one": "n1"}
+
+    paused = plan_object(spec={"paused": True})
+    del paused["metadata"]["uid"]
+    found = planned(capsys, old, dump(tmp_path, paused, name="paused.yaml"))
+    assert (reasons(found), found["leftOut"]) == ({"one": "Blocked"}, [])
+
+    code = main(["plan", "-f", str(dump(tmp_path, node(), node(), name="twice.yaml"))])
+    assert (code, "is already in" in capsys.readouterr().err) == (2, True)
 
 
 def test_pins_that_are_not_applied_yet_count_as_applied(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from crds.definition import text
 from crds.v1alpha1.nvidia_backend import NotServed, node_config
 from crds.v1alpha1.spec import PlanSpec
 from partitioning.nvidia_plugin import NodeConfig
@@ -35,6 +37,12 @@ def test_one_config_for_all_gpus(found: PlanSpec, config: NodeConfig | None) -> 
     assert node_config(found) == config
 
 
+def test_what_no_plugin_of_ours_does_is_no_field() -> None:
+    with pytest.raises(ValidationError):
+        PlanSpec.model_validate({"nodeName": "a", "devicePlugin": {"backend": "nebuly"}})
+    assert "migStrategy" not in text()
+
+
 @pytest.mark.parametrize(
     ("found", "field"),
     [
@@ -43,7 +51,6 @@ def test_one_config_for_all_gpus(found: PlanSpec, config: NodeConfig | None) -> 
         (spec(replicas(4), replicas(2)), "GPU 1: mps: it differs from that of GPU 0"),
         (spec({"whole": {}}, replicas(2)), "GPU 1: mps: "),
         (spec(replicas(2), {"whole": {}}), "GPU 1: whole: "),
-        (spec({"whole": {}}, migStrategy="mixed"), "devicePlugin.migStrategy: "),
     ],
 )
 def test_what_it_cannot_do_names_the_field_and_the_remedy(found: PlanSpec, field: str) -> None:

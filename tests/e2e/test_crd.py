@@ -46,7 +46,7 @@ ACCEPTED = {
         "n1",
         mode="Manual",
         paused=False,
-        devicePlugin={"backend": "nvidia", "migStrategy": "mixed", "renameByDefault": True},
+        devicePlugin={"backend": "nvidia", "renameByDefault": True},
         gpus=[{**WHOLE, "uuid": "GPU-0f"}],
     ),
     "start": gpus(mig({**MIG, "start": 0})),

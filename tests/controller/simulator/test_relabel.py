@@ -56,7 +56,6 @@ NVIDIA = {"devicePlugin": {"backend": "nvidia"}}
     [
         ({}, {}, False),
         ({"devicePlugin": {"backend": "nvidia", "renameByDefault": False}}, {}, True),
-        ({"devicePlugin": {"backend": "nebuly", "renameByDefault": False}}, {}, True),
         ({"devicePlugin": {"backend": "gpuplan", "renameByDefault": False}}, NVIDIA, False),
         ({"devicePlugin": {"renameByDefault": False}}, NVIDIA, True),
         ({"devicePlugin": {"backend": "nvidia"}}, {}, False),

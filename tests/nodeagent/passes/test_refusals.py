@@ -69,6 +69,16 @@ def test_another_backend_is_refused(make_world: MakeWorld) -> None:
     assert world.layout() == "2g.20gb at 0"
 
 
+def test_another_backend_is_refused_before_any_gpu_is_planned(make_world: MakeWorld) -> None:
+    world = make_world(cut(("2g.20gb", 0)))
+    world.apply(backend="nvidia")
+
+    world.settle()
+
+    for kind, status in (("Ready", "False"), ("Stalled", "True")):
+        assert (world.condition(kind)["status"], world.condition(kind)["reason"]) == (status, "NotSupported")
+
+
 def test_a_paused_plan_changes_nothing_and_reports_it(make_world: MakeWorld) -> None:
     world = make_world(cut(("2g.20gb", 0)))
     world.apply(mig(0, ("7g.80gb", 0)), paused=True)

@@ -100,10 +100,11 @@ class Agent:
 
     def _with_clients(self, work: PassWork) -> PassWork:
         """Who has the driver open, where a person has to know it."""
-        held_open = any(isinstance(done.error, HeldOpenError) for done in work.actuated.values())
-        if not (held_open or work.observation.driver_closed):
-            return work
-        return replace(work, clients=self.clients(work.observation.pods.pods))
+        errors = {uuid: done.error for uuid, done in work.actuated.items()}
+        held_open = [c.gpu for c in work.changes.values() if isinstance(errors.get(c.gpu.uuid), HeldOpenError)]
+        minors: list[int | None] = [gpu.minor for gpu in held_open if gpu.minor is not None]
+        minors += [None] if work.observation.driver_closed else []
+        return replace(work, clients={minor: self.clients.of(minor, work.observation.pods.pods) for minor in minors})
 
     def _served(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork | None:
         """On a node that NVIDIA's device plugin serves."""

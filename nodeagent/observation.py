@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from crds.v1alpha1.names import Reason
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import Allocation, DeviceKind, Loaded, PluginConfig
@@ -95,6 +96,12 @@ class Observation:
         """By the agent itself, so that the driver can be replaced."""
         return isinstance(self.driver_problem, DriverClosedError)
 
+    @property
+    def closed_reason(self) -> Reason:
+        """For whom."""
+        node = self.readings.node
+        return Reason.DRIVER_CLOSED if node is not None and node.held_off else Reason.DRIVER_UPGRADE
+
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
         """The verdict of all witnesses on one partition."""
         verdict = self.usage.of(partition, self.readings.slices)
@@ -143,7 +150,7 @@ class Observer:
         plan, loaded = self.cache.plan.get(), self.plugin.loaded()
         found = self.witnesses.read(self.cache.pods.observed)
         node, plugin = self.cache.node.get(), found.pods.device_plugin
-        hardware = self.hardware.read(unloads=node.driver_unloads if node is not None else "")
+        hardware = self.hardware.read(closed_for=node.closes_driver if node is not None else "")
         return Observation(
             plan=plan,
             pods=found.pods,

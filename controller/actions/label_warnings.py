@@ -17,7 +17,7 @@ from controller.cache.state import State
 from controller.model.views import NodeView
 from crds.v1alpha1 import gpu_operator
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, EventReason
+from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, CLOSED, LABEL_DRIVER, EventReason
 from kube.change_log import ChangeLog
 from kube.events import ObjectReference
 
@@ -47,7 +47,11 @@ class LabelWarnings:
 
     def _problem(self, node: NodeView) -> str:
         record = record_problem(node) if self._manage else ""
-        return "; ".join(filter(None, (enablement(node.labels).warning, replicas(node.labels)[1], record)))
+        given = node.labels.get(LABEL_DRIVER, CLOSED)
+        driver = (
+            "" if given == CLOSED else f"label {LABEL_DRIVER}={given} is not understood: use {CLOSED}, or remove it"
+        )
+        return "; ".join(filter(None, (enablement(node.labels).warning, replicas(node.labels)[1], driver, record)))
 
 
 def record_problem(node: NodeView) -> str:

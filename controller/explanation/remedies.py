@@ -11,7 +11,7 @@ from controller.explanation.causes import Cause
 from controller.explanation.phrases import Answer, gpus_on, listed, sentence
 from controller.model.reasons import UnplacedReason
 from controller.planner.inventory.stock import Ineligible
-from crds.v1alpha1.names import LABEL_MPS_REPLICAS, LABEL_PARTITIONING, Partitioning
+from crds.v1alpha1.names import CLOSED, LABEL_DRIVER, LABEL_MPS_REPLICAS, LABEL_PARTITIONING, Partitioning
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,11 @@ _ROWS = {
         _RELEASE, "{gpus} {have} partitions in use that the plan does not keep.", _WAIT_FOR_RELEASE
     ),
     Ineligible.FOREIGN: _Row(_RELEASE, "{gpus} {have} partitions of the other kind in use.", _WAIT_FOR_RELEASE),
+    Ineligible.HELD_OFF: _Row(
+        _BLOCKED,
+        f"An administrator works on the driver of {{nodes}} (label {LABEL_DRIVER}={CLOSED}).",
+        "Wait, or ask the administrator whether that label was forgotten.",
+    ),
     Ineligible.PAUSED: _Row(
         _BLOCKED, "Changes to {nodes} are paused ({plans}, spec.paused).", "Ask the owner of the plan to resume it."
     ),
@@ -102,12 +107,12 @@ _ROWS = {
     Ineligible.MIG_MODE_DISABLED: _Row(
         UnplacedReason.MIG_MODE_DISABLED,
         "MIG mode is off on {gpus}.",
-        "Ask an administrator to drain the node and run `nvidia-smi -i {indexes} -mig 1`.",
+        "Ask an administrator to run `nvidia-smi -i {indexes} -mig 1` there, as docs/mig.md says.",
     ),
     Ineligible.MIG_MODE_ENABLED: _Row(
         _BLOCKED,
         "MIG mode is on for {gpus}, and MPS slices need it off.",
-        "Ask an administrator to drain the node and run `nvidia-smi -i {indexes} -mig 0`.",
+        "Ask an administrator to run `nvidia-smi -i {indexes} -mig 0` there, as docs/mig.md says.",
     ),
     Ineligible.FAILED: _Row(_BLOCKED, "{gpus} {have} failed.", "Ask an administrator to check status.gpus of {plans}."),
     Ineligible.NO_PLACEMENT: _Row(

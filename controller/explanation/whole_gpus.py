@@ -40,9 +40,7 @@ def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> Answer:
         reason, remedy = UnplacedReason.NO_CAPACITY, "Wait, or add a GPU node."
     elif found[_MIG]:
         reason = UnplacedReason.BLOCKED
-        remedy = (
-            "Ask an administrator to turn MIG mode off on a GPU (`nvidia-smi -i INDEX -mig 0`), or to add a GPU node."
-        )
+        remedy = "Ask an administrator to turn MIG mode off on a GPU (docs/mig.md), or to add a GPU node."
     else:
         reason, remedy = UnplacedReason.BLOCKED, "Ask an administrator to check the plans of these GPUs' nodes."
     return Answer(reason, f"{free}: {counts}. {remedy}", detail)

@@ -25,8 +25,8 @@ class UnplacedReason(StrEnum):
     """Suitable GPUs are there, but a policy, pin, pause, mode or a missing label prevents changing them. Remedy: change
     what the message names, or ask its owner to."""
     MIG_MODE_DISABLED = "MIGModeDisabled"
-    """Suitable GPUs are there, but their MIG mode is off. Remedy: drain the node and run the `nvidia-smi` command of
-    the message."""
+    """Suitable GPUs are there, but their MIG mode is off. Remedy: [work on the driver](operating.md#work-on-the-driver)
+    with the `nvidia-smi` command of the message."""
     FILTERED_BY_SCHEDULER = "FilteredByScheduler"
     """Suitable GPUs are there, but a taint, selector, affinity or cordon keeps the pod off their nodes. Remedy: add a
     toleration, or change the selector; uncordon the node."""

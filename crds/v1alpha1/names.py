@@ -48,6 +48,9 @@ ANNOTATION_OPERATOR_LABELS = "gpuplan.dev/operator-labels"
 """On a Node: the GPU Operator's labels that the controller has changed there, with the values from before (JSON; null:
 the label was absent). It is written in the same patch as the labels, and removed in the one that restores them."""
 
+LABEL_DRIVER, CLOSED = "gpuplan.dev/driver", "closed"
+"""With this value gpuplan keeps its hands off the driver of the node: a person works on it, and removes the label."""
+
 LABEL_PRODUCT = "nvidia.com/gpu.product"
 LABEL_COUNT = "nvidia.com/gpu.count"
 LABEL_MEMORY = "nvidia.com/gpu.memory"
@@ -116,6 +119,11 @@ class Condition(StrEnum):
     HANDED_BACK = "HandedBack"
     """True: the node is not enabled any more, no pod holds a device of it, and none can get one. False: it is enabled,
     or waits for the pods that the message names. Remedy: wait for these pods to end, or delete them."""
+    DRIVER_RELEASED = "DriverReleased"
+    """True: gpuplan has closed the driver, as the node label `gpuplan.dev/driver=closed` or the GPU Operator requests:
+    no pod holds a device or can get one, no MPS daemon runs, and the message names the programs that have the driver
+    open still. False: no label requests it, or the message says what it waits for. Remedy: [work on the
+    driver](operating.md#work-on-the-driver)."""
     OPERATOR_LABELS = "OperatorLabels"
     """False: by its labels the GPU Operator runs its device plugin or mig-manager on this enabled node. Remedy: run the
     command in its message, or set `operatorLabels: manage`."""
@@ -172,6 +180,10 @@ class Reason(StrEnum):
     DRIVER_UPGRADE = "DriverUpgrade"
     """The GPU Operator replaces the driver: the agent has closed it, advertises nothing, and makes the partitions again
     when the driver is back. Remedy: wait; if it lasts, look at the operator's driver pod on the node."""
+    DRIVER_CLOSED = "DriverClosed"
+    """The node has the label `gpuplan.dev/driver=closed`: a person works on the driver. Nothing is advertised, changed
+    or planned there. Remedy: see the condition `DriverReleased`; when you are done, `kubectl label node NODE
+    gpuplan.dev/driver-`."""
     NODE_DISABLED = "NodeDisabled"
     """The node is not enabled any more: no pod gets a device of it, and its plan is not carried out. Remedy: see the
     condition `HandedBack`; label the node `gpuplan.dev/gpu-partitioning` to enable it again."""
@@ -183,10 +195,11 @@ class Reason(StrEnum):
     """The plan lists an index or a `uuid` that the node does not have. Remedy: remove the item; if a card is missing,
     see the node's kernel log."""
     MIG_MODE_DISABLED = "MIGModeDisabled"
-    """MIG mode is off. Remedy: drain the node and run `nvidia-smi -i INDEX -mig 1` on it while the GPU is idle."""
+    """MIG mode is off. Remedy: have gpuplan [let go of the driver](operating.md#work-on-the-driver), then run
+    `nvidia-smi -i INDEX -mig 1` on the node."""
     MIG_MODE_ENABLED = "MIGModeEnabled"
-    """MIG mode is on, and the plan has MPS slices or the whole GPU. Remedy: plan `mig.instances`, or run `nvidia-smi -i
-    INDEX -mig 0` while the GPU is idle."""
+    """MIG mode is on, and the plan has MPS slices or the whole GPU. Remedy: plan `mig.instances`, or have
+    gpuplan [let go of the driver](operating.md#work-on-the-driver) and run `nvidia-smi -i INDEX -mig 0`."""
     MIG_NOT_SUPPORTED = "MIGNotSupported"
     """This model has no MIG. Remedy: plan `mps.slices`, or `whole: {}`."""
     INVALID_LAYOUT = "InvalidLayout"
@@ -196,7 +209,7 @@ class Reason(StrEnum):
     """The plan has a field that this version does not serve. Remedy: use what the message names instead."""
     DRIVER_ERROR = "DriverError"
     """The driver is away or refused a call; it is tried again. Remedy: if it lasts, look for Xid errors in the node's
-    kernel log; drain the node and reset the GPU."""
+    kernel log, and [reset the GPU](operating.md#work-on-the-driver)."""
     DEVICE_PLUGIN_ERROR = "DevicePluginError"
     """The device plugin reports an error, or an MPS daemon does not answer. Remedy: read the message and the log of the
     node's device plugin pod."""
@@ -220,7 +233,8 @@ class Reason(StrEnum):
     says."""
     UNHEALTHY = "Unhealthy"
     """The GPU reports a fault, cannot be read, or does not answer. After 5 s, a minute or five minutes no further pod
-    gets a partition of it. Remedy: drain the node, then reset the GPU, reboot, or replace the card."""
+    gets a partition of it. Remedy: [reset the GPU](operating.md#work-on-the-driver), reboot, or replace the
+    card."""
     # written by the controller
     AGENT_SILENT = "AgentSilent"
     """The agent has not renewed its Lease for `agentSilentSeconds`: the node is not planned. Remedy: check the agent's

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from crds.v1alpha1.names import Backend, Reason
 from crds.v1alpha1.spec import GpuItem, MigItem, MpsItem, PlanSpec
-from nodeagent.hardware.driver import MigMode, ObservedGpu
+from nodeagent.hardware.driver import MigMode, ObservedGpu, with_driver_closed
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_together
 from partitioning.models import GpuModel
 from partitioning.mps import (
@@ -103,7 +103,7 @@ def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], of_node:
         return Refused(
             reason=Reason.MIG_MODE_ENABLED,
             message="MIG mode is on, so the GPU can be neither shared by MPS nor advertised whole: plan mig.instances, "
-            f"or turn the mode off with nvidia-smi -i {gpu.index} -mig 0 while the GPU is idle",
+            f"or turn the mode off: {with_driver_closed(f'nvidia-smi -i {gpu.index} -mig 0')}",
         )
     return _mps_target(item.mps, gpu, of_node) if item.mps is not None else WholeTarget()
 
@@ -158,7 +158,7 @@ def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | 
         pending = " (it is pending until the GPU is reset)" if gpu.mig_mode_pending is MigMode.ENABLED else ""
         return Refused(
             reason=Reason.MIG_MODE_DISABLED,
-            message=f"MIG mode is off{pending}: turn it on with nvidia-smi -i {gpu.index} -mig 1 while the GPU is idle",
+            message=f"MIG mode is off{pending}: {with_driver_closed(f'nvidia-smi -i {gpu.index} -mig 1')}",
         )
     exact = Layout.of(_placed(model, entry.profile, entry.start) for entry in item.instances if entry.start is not None)
     counts: dict[str, int] = {}

@@ -9,8 +9,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from crds.v1alpha1.names import CLOSED, LABEL_DRIVER
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel
+
+
+def with_driver_closed(command: str) -> str:
+    """How a person runs a command that the driver refuses while anyone has the GPU open."""
+    return (
+        f"label the node {LABEL_DRIVER}={CLOSED}, drain it, wait for the condition DriverReleased, run {command}, and "
+        "remove the label"
+    )
 
 
 class MigMode(StrEnum):
@@ -167,7 +176,8 @@ class DriverError(Exception):
     DriverError
     |-- DriverGoneError      no library or no driver: nothing can be known about any GPU
     |   `-- DriverReplacedError  the driver was upgraded, and this process has the old library loaded
-    |-- DriverClosedError    the agent has closed the driver, so that it can be replaced
+    |-- DriverClosedError    the agent has closed the driver, so that others can work on it
+    |   `-- DriverClosingError  it is to, and a call has not returned
     |-- DriverTimeoutError   no answer in time; the call may still take effect
     |   `-- DriverHangsError     the call has not returned, or did so only just now
     |-- GpuLostError         this GPU is off the bus or wants a reset
@@ -194,6 +204,10 @@ class DriverReplacedError(DriverGoneError):
 
 class DriverClosedError(DriverError):
     kind = "closed"
+
+
+class DriverClosingError(DriverClosedError):
+    kind = "closing"
 
 
 class DriverTimeoutError(DriverError):

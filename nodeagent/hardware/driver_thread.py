@@ -115,7 +115,7 @@ class ThreadedDriver(GpuDriver):
         self._node = _Lane("nvml", clock, cool_down_seconds=0.0, remedy=remedy)
         remedy = (
             "this GPU is left alone until the call returns, the others are not affected; if it stays so, look for Xid "
-            "errors in the kernel log of the node, and drain and reset the GPU"
+            "errors in the kernel log of the node, and drain and reboot it: while a call hangs no GPU can be reset"
         )
         self._lanes = defaultdict[int, _Lane](
             lambda: _Lane("nvml-gpu", clock, cool_down_seconds=COOL_DOWN_SECONDS, remedy=remedy)

@@ -25,6 +25,7 @@ from nodeagent.hardware.driver import (
     MigMode,
     ObservedGpu,
     RefusedError,
+    with_driver_closed,
 )
 from nodeagent.hardware.nvml_calls import MOST, NVML, attempt, known, optional
 from nodeagent.hardware.nvml_mig import Ids, MigReader, mig_devices
@@ -40,7 +41,8 @@ UNLISTED_REMEDY = (
     "nothing shows that this GPU is free, so it is neither changed nor first advertised; install a driver under which "
     "nvidia-smi lists processes, or disable the node for gpuplan"
 )
-LOST_REMEDY = "drain the node, then reboot it or reset the GPU; if it happens again, replace the card"
+RESET = with_driver_closed("nvidia-smi --gpu-reset -i INDEX")
+LOST_REMEDY = f"{RESET}, or reboot; if it happens again, replace the card"
 
 
 class NvmlDriver(GpuDriver):
@@ -244,4 +246,4 @@ def _health(handle: Any) -> tuple[Health, str]:
     if failed:
         return Health.UNHEALTHY, "remapping of broken memory rows failed: the card must be replaced"
     # A pending remap works until the next reset: worth reporting, no reason to stop.
-    return Health.OK, "memory rows wait to be remapped: reset the GPU when it is idle" if pending else ""
+    return Health.OK, f"memory rows wait to be remapped: {RESET}" if pending else ""

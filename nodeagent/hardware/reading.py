@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from kube.change_log import ChangeLog
-from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuDriver, ObservedGpu
+from nodeagent.hardware.driver import DriverClosedError, DriverClosingError, DriverError, GpuDriver, ObservedGpu
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ class HardwareReader:
         self._driver_version = ""
         self._change_log = ChangeLog(log)
 
-    def read(self, *, unloads: str = "") -> Hardware:
-        """`unloads` is the label by which the driver is about to be unloaded: it is closed, and not opened again."""
-        if unloads:
-            return self._unread(self._close(unloads))
+    def read(self, *, closed_for: str = "") -> Hardware:
+        """`closed_for` is why the driver is closed now, and not opened again."""
+        if closed_for:
+            return self._unread(self._close(closed_for))
         try:
             self._driver_version = self._driver_version or self._driver.version()
             self._gpus = self._driver.observe()
@@ -42,14 +42,11 @@ class HardwareReader:
         self._change_log.warn("")
         return Hardware(gpus=self._gpus, driver_version=self._driver_version, problem=None)
 
-    def _close(self, unloads: str) -> DriverClosedError:
-        why = f"the GPU Operator replaces the driver (node label {unloads})"
+    def _close(self, why: str) -> DriverClosedError:
         try:
             self._driver.release()
         except DriverError as error:
-            return DriverClosedError(
-                "closing the driver", f"{why}, and it may have to wait for the agent: {error.answer}"
-            )
+            return DriverClosingError("closing the driver", f"{why}, and the agent has it open still: {error.answer}")
         return DriverClosedError("reading the GPUs", f"{why}: the agent has closed it until the label changes")
 
     def _unread(self, error: DriverError) -> Hardware:

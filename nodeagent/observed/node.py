@@ -12,7 +12,7 @@ from typing import Any
 
 from crds.v1alpha1 import gpu_operator
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.names import LABEL_MPS_DAEMONS, LABEL_NODE_AGENT, TAINT_CHANGING
+from crds.v1alpha1.names import CLOSED, LABEL_DRIVER, LABEL_MPS_DAEMONS, LABEL_NODE_AGENT, TAINT_CHANGING
 from kube.quantities import to_int
 from kube.taints import has_taint
 from partitioning.nvidia_plugin import CONFIG_LABEL
@@ -50,6 +50,8 @@ class ObservedNode:
     """The label that names the config of NVIDIA's device plugin."""
     discovered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """What NVIDIA's feature discovery says of sharing: its labels, without their prefix."""
+    held_off: bool = False
+    """A person works on the driver, and has said so by our label."""
     driver_unloads: str = ""
     """The label by which the operator announces that it unloads the driver."""
     reported_at: int = 0
@@ -57,6 +59,13 @@ class ObservedNode:
     container_runtime: str = ""
     """Name and version, as `containerd://2.2.9`."""
     kubelet_version: str = ""
+
+    @property
+    def closes_driver(self) -> str:
+        """Why the agent keeps the driver closed; empty where it need not."""
+        if self.held_off:
+            return f"the node label {LABEL_DRIVER}={CLOSED} requests it"
+        return f"the GPU Operator replaces the driver (node label {self.driver_unloads})" if self.driver_unloads else ""
 
     @property
     def generation(self) -> int:
@@ -84,6 +93,7 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         changing=has_taint(raw, TAINT_CHANGING),
         ours=enablement(labels).mode is not None or labels.get(LABEL_NODE_AGENT) == "true",
         enablement_ended=enablement(labels).ended,
+        held_off=labels.get(LABEL_DRIVER) == CLOSED,
         driver_unloads=gpu_operator.driver_unloads(labels),
         operator=gpu_operator.runs(labels),
         operator_parts=gpu_operator.switched_on(labels),

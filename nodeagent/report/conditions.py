@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from crds.v1alpha1.names import Condition, GpuState, Reason
 from crds.v1alpha1.status import ConditionStatus
 from nodeagent.desired.target import mig_manager_remedy
+from nodeagent.report.driver_release import driver_released
 from nodeagent.report.operator_labels import operator_labels
 from nodeagent.report.outcome import GpuOutcome, PassResult, fault
 from partitioning.resources import ACK_MEMORY
@@ -40,6 +41,7 @@ def conditions(
         Condition.MEMORY_ONLY: _memory_only(result),
         Condition.HOST_ACCESS: _host_access(result),
         Condition.OPERATOR_LABELS: _operator_labels(result),
+        Condition.DRIVER_RELEASED: driver_released(result.work),
         Condition.HANDED_BACK: (result.release.done, result.release.reason, result.release.message),
     }
     written = []
@@ -86,7 +88,7 @@ def _matching(result: PassResult) -> str:
 
 def _reconciling(result: PassResult) -> ConditionValue:
     if result.observation.driver_closed:
-        return True, Reason.DRIVER_UPGRADE, str(result.observation.driver_problem)
+        return True, result.observation.closed_reason, str(result.observation.driver_problem)
     if result.release.disabled:
         return not result.release.done, result.release.reason, result.release.message
     if result.work.desired.paused:
@@ -200,7 +202,7 @@ def _host_access(result: PassResult) -> ConditionValue:
 
 def _driver(result: PassResult) -> ConditionValue:
     """What cannot be known without the driver."""
-    reason = Reason.DRIVER_UPGRADE if result.observation.driver_closed else Reason.DRIVER_ERROR
+    reason = result.observation.closed_reason if result.observation.driver_closed else Reason.DRIVER_ERROR
     return False, reason, str(result.observation.driver_problem)
 
 

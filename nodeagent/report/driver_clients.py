@@ -1,20 +1,22 @@
 """Names the programs that have the driver's device files open: DCGM and exporters hold GPUs that no list shows.
 
-Takes the host's procfs and the pods of the node, returns one `DriverClient` for each program. A node is recognised by
-its device number, which a name cannot fake. For people only: what is not found here is not free, and what cannot be
-read is left out. Never follows what lies outside /dev, where a file system that hangs would keep the agent.
+Takes the node's processes and pods, returns pods and programs. For people only: what is not found here is not free.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.cdi.device_numbers import read_device_numbers
+from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.pods import NodePod
+from nodeagent.observed.processes import Processes
 
 KEPT_SECONDS = 5.0
 NAMED = 4
+ALL_MINORS = range(256)
+"""Of the GPUs, and of the nodes for control and mode setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -24,8 +26,6 @@ class DriverClient:
     pod: str
     """Empty: a program of the node itself, or of a pod that has left the API."""
     program: str
-    minors: tuple[int, ...]
-    """Of the GPUs that it has open; the control node's is no GPU's."""
 
     def __str__(self) -> str:
         return f"{self.program} ({f'pod {self.pod}' if self.pod else 'in no pod'})"
@@ -35,56 +35,32 @@ class DriverClients:
     """Needs the node's PID namespace, which the agent has."""
 
     def __init__(self, proc: Path, clock: Callable[[], float]) -> None:
-        self._proc, self._clock = proc, clock
-        self._read_at = float("-inf")
-        self._found: tuple[DriverClient, ...] = ()
+        self._proc, self._processes, self._clock = proc, Processes(proc, clock=clock), clock
+        self._known: dict[int | None, tuple[float, tuple[DriverClient, ...]]] = {}
 
-    def __call__(self, pods: Iterable[NodePod]) -> tuple[DriverClient, ...]:
-        """As of now, or of some seconds ago: there are many files to read."""
-        if self._clock() - self._read_at >= KEPT_SECONDS:
-            self._read_at = self._clock()
-            self._found = tuple(sorted(self._read(tuple(pods))))
-        return self._found
+    def of(self, gpu_minor: int | None, pods: Iterable[NodePod]) -> tuple[DriverClient, ...]:
+        """Of one GPU, or (None) of the whole driver; as of some seconds ago: there are many files to read."""
+        read_at, found = self._known.get(gpu_minor, (float("-inf"), ()))
+        if self._clock() - read_at >= KEPT_SECONDS:
+            found = tuple(sorted(self._read(gpu_minor, {pod.uid: pod.title for pod in pods})))
+            self._known[gpu_minor] = (self._clock(), found)
+        return found
 
-    def _read(self, pods: tuple[NodePod, ...]) -> set[DriverClient]:
-        majors = read_device_numbers(self._proc).majors
-        ours = {number for name, number in majors.items() if name.startswith("nvidia")}
-        gpus = (majors.get("nvidia"), majors.get("nvidia-frontend"))
-        found: dict[tuple[str, str], set[int]] = {}
-        for process in self._proc.glob("[0-9]*"):
-            if process.name == str(os.getpid()):
-                continue
-            numbers = {number for number in _open_devices(process) if number[0] in ours}
-            if numbers and (key := _identity(process, pods)):
-                found.setdefault(key, set()).update(minor for major, minor in numbers if major in gpus)
-        return {DriverClient(pod=pod, program=name, minors=tuple(sorted(m))) for (pod, name), m in found.items()}
+    def _read(self, gpu_minor: int | None, titles: dict[str, str]) -> set[DriverClient]:
+        major = read_device_numbers(self._proc).major("nvidia")
+        if major is None:
+            return set()
+        minors = ALL_MINORS if gpu_minor is None else (gpu_minor,)
+        holders = self._processes.holders({(major, minor) for minor in minors})
+        others = () if isinstance(holders, NoAnswer) else [each for each in holders if each.pid != os.getpid()]
+        return {
+            DriverClient(pod=next((titles[uid] for uid in each.pods if uid in titles), ""), program=each.program)
+            for each in others
+        }
 
 
-def sentence(clients: Iterable[object]) -> str:
+def sentence(clients: Iterable[DriverClient]) -> str:
     """The first of them; empty for none."""
     found = [str(client) for client in clients]
     more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return ", ".join(found[:NAMED]) + more
-
-
-def _open_devices(process: Path) -> Iterator[tuple[int, int]]:
-    """Major and minor."""
-    try:
-        for link in (process / "fd").iterdir():
-            if os.readlink(link).startswith("/dev/"):
-                number = link.stat().st_rdev
-                yield os.major(number), os.minor(number)
-    except OSError:
-        return  # it has ended, or is not ours to read
-
-
-def _identity(process: Path, pods: Iterable[NodePod]) -> tuple[str, str] | None:
-    """Pod and program; None where it has ended."""
-    try:
-        command = (process / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
-        cgroup = (process / "cgroup").read_text()
-    except OSError:
-        return None
-    # systemd's cgroup driver writes the UID with underscores.
-    pod = next((p.title for p in pods if p.uid and (p.uid in cgroup or p.uid.replace("-", "_") in cgroup)), "")
-    return pod, command.rpartition("/")[2] or "a program"

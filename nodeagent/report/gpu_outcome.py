@@ -73,16 +73,20 @@ def absent_gpu(index: int, item_hash: str, refused: Refused) -> GpuOutcome:
 
 
 def closed_gpu(
-    item: DesiredItem, change: GpuChange, why: str, partitions: tuple[PartitionOutcome, ...], confirmed_hash: str
+    item: DesiredItem,
+    change: GpuChange,
+    why: tuple[Reason, str],
+    partitions: tuple[PartitionOutcome, ...],
+    confirmed_hash: str,
 ) -> GpuOutcome:
-    """The agent has closed the driver, so that it can be replaced: it goes on by itself."""
+    """The agent has closed the driver, so that others can work on it: it goes on by itself."""
     return GpuOutcome(
         index=change.gpu.index,
         gpu=change.gpu,
         item_hash=item.item_hash,
         state=GpuState.CHANGING if item.item_hash else GpuState.UNMANAGED,
-        reason=Reason.DRIVER_UPGRADE,
-        message=why,
+        reason=why[0],
+        message=why[1],
         plan_hash=confirmed_hash if item.item_hash else "",
         partitions=partitions,
     )

@@ -5,7 +5,8 @@ if hardware, plugin, kubelet and Node agree with its item. Pure.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
@@ -71,8 +72,8 @@ class PassWork:
     advertised: Advertised
     confirmed: Mapping[str, str]
     """Hash of the item that was confirmed before this pass, by GPU UUID."""
-    clients: tuple[DriverClient, ...] = ()
-    """Programs that have the driver's files open, where that matters."""
+    clients: Mapping[int | None, tuple[DriverClient, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Programs that have the files of a GPU open, by its minor, or (None) any of the driver's: where that matters."""
 
     def changed(self, index: int) -> bool:
         """Whether this pass changed a GPU, or what is advertised of it, for its item."""

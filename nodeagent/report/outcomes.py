@@ -90,9 +90,8 @@ class Outcomes:
         change, uuid = work.changes[item.index], item.gpu.uuid
         partitions = self._partitions(change, work)
         if work.observation.driver_closed:
-            return closed_gpu(
-                item, change, str(work.observation.driver_problem), partitions, work.confirmed.get(uuid, "")
-            )
+            why = (work.observation.closed_reason, str(work.observation.driver_problem))
+            return closed_gpu(item, change, why, partitions, work.confirmed.get(uuid, ""))
         half_made = () if work.desired.paused else half_made_notes(change)
         return gpu_outcome(
             item,
@@ -126,4 +125,4 @@ class Outcomes:
 def _unlisted(work: PassWork, gpu: ObservedGpu) -> list[DriverClient]:
     """Programs that have this GPU open, but those of pods that hold a device: these are known, and in no one's way."""
     known = set(work.observation.usage.held.values())
-    return [client for client in work.clients if gpu.minor in client.minors and client.pod not in known]
+    return [client for client in work.clients.get(gpu.minor, ()) if client.pod not in known]

@@ -24,7 +24,7 @@ from controller.model.views import (
 from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, Ineligible, NodeStock, mig_layout
 from controller.planner.isolation import by_node
 from controller.simulator import Usage
-from crds.v1alpha1.names import GpuState, Mode, Partitioning
+from crds.v1alpha1.names import CLOSED, LABEL_DRIVER, GpuState, Mode, Partitioning
 from partitioning.layouts import Layout, with_model_names
 from partitioning.models import GpuModel
 from partitioning.mps import VOLTA
@@ -71,6 +71,8 @@ def _node_ineligible(node: NodeView, plan: PlanView | None) -> Ineligible | None
         return Ineligible.MANUAL
     if plan.paused:
         return Ineligible.PAUSED
+    if node.labels.get(LABEL_DRIVER) == CLOSED:
+        return Ineligible.HELD_OFF
     if not plan.gpus or plan.node_uid != node.uid:
         return Ineligible.NOT_REPORTED
     if not plan.agent_alive:

@@ -28,6 +28,7 @@ class Ineligible(Enum):
     NOT_REPORTED = "the agent has not reported the GPUs yet"
     AGENT_SILENT = "the agent is silent"
     CHANGING = "being changed"
+    HELD_OFF = "its driver is closed by a label"
     PLAN_FAILED = "planning it raised an error"
     NOT_ENABLED = "no label enables it"
     OTHER_LABEL = "labelled for the other kind of partition"

@@ -46,7 +46,7 @@ def desired_counts(desired: Desired | None) -> Counter[str]:
 
 
 def supply_of(stock: NodeStock) -> NodeSupply:
-    if stock.ineligible is Ineligible.PLAN_FAILED:
+    if stock.ineligible in (Ineligible.PLAN_FAILED, Ineligible.HELD_OFF):
         return NodeSupply()
     changing = [gpu for gpu in stock.gpus if not gpu.view.settled]
     if not changing:

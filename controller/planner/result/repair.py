@@ -21,7 +21,13 @@ from partitioning.models import GpuModel
 from partitioning.mps import MpsSlice, shareable_mib
 from partitioning.placements import placement_of
 
-_HANDS_OFF = (Ineligible.MANUAL, Ineligible.PAUSED, Ineligible.AGENT_SILENT, Ineligible.NOT_REPORTED)
+_HANDS_OFF = (
+    Ineligible.MANUAL,
+    Ineligible.PAUSED,
+    Ineligible.HELD_OFF,
+    Ineligible.AGENT_SILENT,
+    Ineligible.NOT_REPORTED,
+)
 
 
 def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:

@@ -7,9 +7,12 @@ An exception inside a callback would read as success, so none may leave one.
 
 import ctypes
 import logging
+import os
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+from sandbox.driver import clients
 from sandbox.driver.abi.registry import EXPORTS, Export
 from sandbox.driver.status import Refused, Status
 from sandbox.driver.store import Store
@@ -24,6 +27,8 @@ class Library:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._initialised = 0
+        self._close: Callable[[], object] | None = None
+        """Held while the library is started: a reset and a change of MIG mode wait for nobody."""
         self._version = store.read()["driver_version"]
         self._texts = {int(code): ctypes.create_string_buffer(code.text.encode()) for code in Status}
         self._callbacks: list[object] = []  # C code holds their addresses only
@@ -75,4 +80,13 @@ class Library:
         else:
             export.function(machine, *arguments)
         self._initialised += export.initialises
+        self._hold()
         return Status.SUCCESS
+
+    def _hold(self) -> None:
+        """As the device files, which the library keeps open from its first start to its last end."""
+        if self._initialised > 0 and self._close is None:
+            self._close = weakref.finalize(self, os.close, clients.enter(self.store.path))
+        elif self._initialised <= 0 and self._close is not None:
+            self._close()
+            self._close = None

@@ -8,7 +8,7 @@ import pytest
 from controller.actions.label_warnings import LabelWarnings
 from controller.actions.node_labels import values_before
 from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER
-from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS
+from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_DRIVER, LABEL_PARTITIONING
 from tests.builders.objects import node
 from tests.controller.actions.recorder import Recorder
 from tests.controller.cache.state_bench import StateBench
@@ -45,6 +45,16 @@ def test_labels_that_are_mended_and_broken_again_are_warned_about_again() -> Non
     warnings.run()
 
     assert len(recorder.emitted) == 2
+
+
+@pytest.mark.parametrize(("value", "warned"), [("closed", False), ("close", True), ("", True)])
+def test_value_that_closes_no_driver_is_warned_about(value: str, warned: bool) -> None:
+    bench, recorder = StateBench(), Recorder()
+    bench.node(node(labels={LABEL_PARTITIONING: "mig", LABEL_DRIVER: value}))
+    LabelWarnings(recorder, bench.state, clock=bench.clock).run()
+    assert [f"label gpuplan.dev/driver={value} is not understood" in each[3] for each in recorder.emitted] == [
+        True
+    ] * warned
 
 
 WRITE = (

@@ -73,7 +73,7 @@ def test_gpus_are_named_by_node() -> None:
 
     assert nearest(causes[:2]).message == (
         "MIG mode is off on GPUs 0 and 1 on node n0. "
-        "Ask an administrator to drain the node and run `nvidia-smi -i 0,1 -mig 1`."
+        "Ask an administrator to run `nvidia-smi -i 0,1 -mig 1` there, as docs/mig.md says."
     )
     assert "GPUs 0 and 1 on node n2 and GPUs on 2 other nodes" in nearest(causes).message
 

@@ -103,6 +103,9 @@ def changed(where: tuple[NodeView, PlanView], **more: object) -> tuple[NodeView,
             id="manual",
         ),
         pytest.param({"paused": True}, UnplacedReason.BLOCKED, "spec.paused", id="paused"),
+        pytest.param(
+            {"labels": {"gpuplan.dev/driver": "closed"}}, UnplacedReason.BLOCKED, "works on the driver", id="held off"
+        ),
         pytest.param({"ready": False}, UnplacedReason.BLOCKED, "not ready", id="node not ready"),
         pytest.param(
             {"agent_alive": False}, UnplacedReason.AWAITING_AGENT, "has stopped responding", id="agent silent"

@@ -159,15 +159,15 @@ def test_restart_after_any_effect_ends_the_same(make_world: MakeWorld) -> None:
 
 def test_holders_are_named_from_their_open_files(held: World, device_nodes: list[Path]) -> None:
     exporter = operator_pod("nvidia-dcgm-exporter-x", {}, "/var")
-    uid = exporter["metadata"]["uid"]
+    uid = exporter["metadata"]["uid"] = "0c8f1a52-6f5d-4b0e-9c57-2f1d9a3b7e64"
     held.pods["gpu-operator", "nvidia-dcgm-exporter-x"] = exporter
     held.kubelet.known.add(("gpu-operator", "nvidia-dcgm-exporter-x"))
     proc = proc_of(held.machine)
     opens = partial(open_devices, device_nodes, proc)
-    opens(71, "/usr/bin/dcgm-exporter", f"0::/kubepods.slice/pod{uid}.slice", (MAJORS["nvidia"], 0))
-    opens(72, "/usr/bin/nv-hostengine", "0::/system.slice/dcgm.service", (MAJORS["nvidia"], 0))
-    opens(73, "/usr/bin/other-gpu", "0::/x", (MAJORS["nvidia"], 1), (MAJORS["nvidiactl"], 255))
-    opens(74, "/usr/bin/named-like-it", "0::/x", (1, 3))
+    opens(71, "dcgm-exporter", f"0::/kubepods.slice/pod{uid}.slice", (MAJORS["nvidia"], 0))
+    opens(72, "nv-hostengine", "0::/system.slice/dcgm.service", (MAJORS["nvidia"], 0))
+    opens(73, "other-gpu", "0::/x", (MAJORS["nvidia"], 1), (MAJORS["nvidiactl"], 255))
+    opens(74, "named-like-it", "0::/x", (1, 3))
     run_for(held, 20.0)
     message = held.gpu_status()["message"]
     assert "open in nv-hostengine (in no pod), dcgm-exporter (pod gpu-operator/nvidia-dcgm-exporter-x))" in message
@@ -179,7 +179,7 @@ def open_devices(made: list[Path], proc: Path, pid: int, program: str, cgroup: s
     """A process of the node that has these devices open."""
     folder = proc / str(pid)
     (folder / "fd").mkdir(parents=True)
-    (folder / "cmdline").write_bytes(program.encode() + b"\0--flag\0")
+    (folder / "stat").write_text(f"{pid} ({program}) S {' '.join(['1'] * 48)}")
     (folder / "cgroup").write_text(cgroup)
     for position, (major, minor) in enumerate(numbers):
         node = Path(f"/dev/gpuplan-test-{os.getpid()}-{pid}-{position}")

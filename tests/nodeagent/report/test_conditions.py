@@ -51,6 +51,7 @@ def test_every_condition_but_the_controllers_is_in_the_first_status(make_world: 
         "Advertised",
         "Applied",
         "Drifted",
+        "DriverReleased",
         "GPUsHealthy",
         "HandedBack",
         "HostAccess",
@@ -212,7 +213,7 @@ def test_a_lost_gpu_is_named_once_with_what_to_do(make_world: MakeWorld) -> None
 
     assert world.found(0) == ("Failed", "Unhealthy")
     message = world.condition("Ready")["message"]
-    assert message.startswith("GPU 0: GPU is lost: drain the node, then reboot it or reset the GPU; ")
+    assert message.startswith("GPU 0: GPU is lost: label the node gpuplan.dev/driver=closed, drain it, ")
     assert message.count("GPU 0") == 1
     assert world.condition("GPUsHealthy")["status"] == "False"
     check(world)

@@ -1,0 +1,53 @@
+"""Decides whether gpuplan has let go of the driver, and what that waits for: the condition DriverReleased.
+
+Takes what a pass observed and did. Released is a driver that this agent has closed, on a node whose kubelet lists no
+device of ours, where no pod holds one and no MPS daemon of ours runs. Other programs are named and waited for by
+people, who can end them. Pure.
+"""
+
+from collections.abc import Iterator
+
+from crds.v1alpha1.names import CLOSED, LABEL_DRIVER, Reason
+from nodeagent.hardware.driver import DriverClosingError
+from nodeagent.observed.usage import Use
+from nodeagent.report.driver_clients import sentence
+from nodeagent.report.gpu_outcome import NAMED_HOLDERS
+from nodeagent.report.outcome import PassWork
+
+
+def driver_released(work: PassWork) -> tuple[bool, Reason, str]:
+    """Status, reason and message."""
+    observation = work.observation
+    if not observation.driver_closed:
+        command = f"kubectl label node NODE {LABEL_DRIVER}={CLOSED}"
+        return False, Reason.IDLE, f"Nothing requests it. To work on the driver: {command}"
+    others = sentence(work.clients.get(None, ()))
+    also = f" Programs that have it open: {others}." if others else ""
+    waits = next(_waits(work), None)
+    if waits is not None:
+        return False, waits[0], f"{waits[1]}.{also}"
+    rest = (
+        f"{also} End them before you reset a GPU or change its MIG mode." if also else " No other program has it open."
+    )
+    return True, observation.closed_reason, f"gpuplan has closed the driver, and no pod holds a device of it.{rest}"
+
+
+def _waits(work: PassWork) -> Iterator[tuple[Reason, str]]:
+    """What is in the way, the nearest first."""
+    observation, confirmation = work.observation, work.advertised.confirmation
+    if work.advertised.config.advertised() or not confirmation.all_withdrawn:
+        yield Reason.WITHDRAWING, "the kubelet still lists devices, which are being withdrawn"
+    if held := sorted(set(observation.usage.held.values())):
+        more = f" and {len(held) - NAMED_HOLDERS} more" if len(held) > NAMED_HOLDERS else ""
+        yield (
+            Reason.WAITING_FOR_RELEASE,
+            f"devices are held by pod {', '.join(held[:NAMED_HOLDERS])}{more}: drain the node",
+        )
+    there = (p for change in work.changes.values() for p in (*change.withdraw, *change.advertise))
+    doubts = (verdict.why for p in there if (verdict := observation.usage.of(p)).use is Use.UNKNOWN)
+    if why := next(doubts, ""):
+        yield Reason.USE_UNKNOWN, f"whether a device is in use is not known: {why}"
+    if (mps := observation.readings.mps) is not None and (mps.daemons or mps.leftover):
+        yield Reason.WITHDRAWING, "MPS daemons run, and end once their slices have no holder"
+    if isinstance(observation.driver_problem, DriverClosingError):
+        yield observation.closed_reason, str(observation.driver_problem)

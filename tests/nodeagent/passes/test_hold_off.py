@@ -1,0 +1,161 @@
+"""A person works on the driver: gpuplan closes it, says who else has it open, and goes on when the label goes."""
+
+import pytest
+
+from crds.v1alpha1.names import CLOSED, LABEL_DRIVER
+from partitioning.models import GpuModel
+from sandbox.driver import clients, smi
+from sandbox.driver.machine import observe
+from tests import incidents
+from tests.builders.models import H100, MODELS, T4
+from tests.nodeagent.conftest import MakeWorld
+from tests.nodeagent.items import mig, mps
+from tests.nodeagent.world import World
+
+SLICE = "nvidia.com/mig-3g.40gb"
+A100 = MODELS["A100-80GB"]
+
+
+def hold_off(world: World, value: str | None = CLOSED) -> None:
+    labels = {LABEL_DRIVER: value} if value else {}
+    world.node = {**world.node, "metadata": {**world.node["metadata"], "labels": labels}}
+
+
+def released(world: World) -> tuple[str, str]:
+    condition = world.condition("DriverReleased")
+    return condition["status"], condition["reason"]
+
+
+# The world's own readings would keep the driver open: the state of the machine shows it here.
+
+
+def type_in(world: World, *words: str) -> int:
+    """On the node."""
+    return smi.main([str(world.machine), "-i", "0", *words])
+
+
+@pytest.fixture
+def halves(make_world: MakeWorld) -> World:
+    world = make_world((H100, {"mig_enabled": True}))
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    return world
+
+
+def test_nothing_is_released_before_it_is_requested(halves: World) -> None:
+    assert released(halves) == ("False", "Idle")
+    assert "kubectl label node NODE gpuplan.dev/driver=closed" in halves.condition("DriverReleased")["message"]
+    assert clients.any_open(halves.machine)
+    assert type_in(halves, "--gpu-reset") == 1, "the agent has it open"
+
+
+def test_hold_off_reset_and_back(halves: World) -> None:
+    hold_off(halves)
+    halves.settle()
+    assert released(halves) == ("True", "DriverClosed")
+    assert halves.advertised() == {}
+    assert halves.found() == ("Changing", "DriverClosed")
+    assert halves.condition("Ready")["reason"] == "DriverClosed"
+    assert halves.condition("Stalled")["status"] == "False"
+    assert not clients.any_open(halves.machine)
+    assert "No other program has it open" in halves.condition("DriverReleased")["message"]
+
+    assert type_in(halves, "--gpu-reset") == 0
+    halves.settle(3)
+    assert released(halves) == ("True", "DriverClosed")
+
+    hold_off(halves, None)
+    halves.settle()
+    assert released(halves) == ("False", "Idle")
+    assert halves.found() == ("Ready", "Confirmed")
+    assert halves.advertised() == {SLICE: 2}
+    assert not [event for event in halves.events if event[1] == "DriftRepaired"]
+
+
+def test_it_lasts_over_a_restart_of_the_agent(halves: World) -> None:
+    hold_off(halves)
+    halves.settle()
+    halves.restart()
+    halves.settle(3)
+    assert not clients.any_open(halves.machine)
+    assert released(halves) == ("True", "DriverClosed")
+    assert halves.advertised() == {}
+
+
+@pytest.mark.parametrize("model", [H100, A100], ids=["without a reset", "by a reset"])
+def test_mig_mode_is_turned_on_under_it(make_world: MakeWorld, model: GpuModel) -> None:
+    world = make_world((model, {}))
+    world.apply(mig(0, "3g.40gb*2"))
+    world.settle()
+    assert world.found() == ("Failed", "MIGModeDisabled")
+    remedy = world.gpu_status()["message"]
+    assert f"label the node {LABEL_DRIVER}={CLOSED}, drain it" in remedy
+    assert "run nvidia-smi -i 0 -mig 1" in remedy
+    type_in(world, "-mig", "1")
+    assert not observe(world.machine)["gpus"][0]["mig_mode"], "while the agent has the driver open it stays off"
+
+    hold_off(world)
+    world.settle()
+    assert released(world) == ("True", "DriverClosed")
+    assert type_in(world, "-mig", "1") == 0
+    hold_off(world, None)
+    world.settle()
+    assert world.found() == ("Ready", "Confirmed")
+    assert world.advertised() == {SLICE: 2}
+
+
+def test_pod_that_holds_a_device_is_waited_for(halves: World) -> None:
+    pod = halves.pod(SLICE)
+    halves.settle()
+    hold_off(halves)
+    halves.settle()
+    assert released(halves) == ("False", "WaitingForRelease")
+    assert f"pod {pod[0]}/{pod[1]}: drain the node" in halves.condition("DriverReleased")["message"]
+    assert halves.running[pod]
+    assert halves.advertised() == {}
+    halves.finish(pod)
+    halves.settle()
+    assert released(halves) == ("True", "DriverClosed")
+
+
+def test_daemons_of_slices_are_waited_for(make_world: MakeWorld) -> None:
+    world = make_world((T4, {}))
+    world.apply(mps(0, 4, 4))
+    world.settle()
+    hold_off(world)
+    world.settle()
+    assert released(world) == ("True", "DriverClosed")
+    assert not world.plugin.config.devices
+    hold_off(world, None)
+    world.settle()
+    assert world.advertised() == {"nvidia.com/gpu-4gb": 2}
+
+
+def test_kubelet_that_does_not_answer_is_no_release(halves: World) -> None:
+    halves.kubelet.refuses = "it is away"
+    hold_off(halves)
+    halves.settle()
+    assert released(halves)[0] == "False"
+
+
+def test_lost_gpu_is_well_again_after_what_its_message_says(halves: World) -> None:
+    incidents.lose(halves.machine, observe(halves.machine)["gpus"][0]["uuid"])
+    halves.settle()
+    assert f"label the node {LABEL_DRIVER}={CLOSED}, drain it" in halves.gpu_status()["message"]
+    assert type_in(halves, "--gpu-reset") == 1
+    hold_off(halves)
+    halves.settle()
+    assert type_in(halves, "--gpu-reset") == 0
+    hold_off(halves, None)
+    for _ in range(60):
+        halves.run(1.0)
+    assert halves.found() == ("Ready", "Confirmed")
+    assert halves.advertised() == {SLICE: 2}
+
+
+@pytest.mark.parametrize("value", ["open", "Closed", ""])
+def test_other_values_close_nothing(halves: World, value: str) -> None:
+    hold_off(halves, value or None)
+    halves.settle(3)
+    assert halves.advertised() == {SLICE: 2}
+    assert clients.any_open(halves.machine)

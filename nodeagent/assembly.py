@@ -62,7 +62,7 @@ class Parts:
 def assemble(parts: Parts, settings: Settings) -> Agent:
     """The agent of one node."""
     clock, cache, driver, file, journal = parts.clock, parts.cache, parts.driver, parts.file, parts.journal
-    guard = NodeGuard(parts.node, write_allocatable=settings.write_allocatable)
+    guard = NodeGuard(parts.node, write_allocatable=settings.write_allocatable, clock=clock)
     modes = ComputeModes(driver, parts.state.compute_modes, exclusive=settings.mps_exclusive_process)
     confirmer = Confirmer(
         clock=clock,

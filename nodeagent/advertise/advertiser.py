@@ -27,6 +27,7 @@ from nodeagent.advertise.confirm import Confirmation, Confirmer, Stage
 from nodeagent.advertise.delivery import ContainerDelivery, Delivery
 from nodeagent.advertise.faults import UNKNOWN_GPUS, FaultBook, Faults
 from nodeagent.advertise.taint import NodeGuard
+from nodeagent.ages import Ages
 from nodeagent.desired.target import Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.observation import Observation, Readings
@@ -34,6 +35,9 @@ from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.usage import Use
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.compute_modes import ComputeModes
+
+TAINT_SECONDS = 60.0
+"""After that a person must see why the Node takes no taint: a webhook or a policy refuses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +63,12 @@ class Advertised:
     """Why our plugin advertises nothing: another one serves this node."""
     pending: str = ""
     """Why the config of this pass's changes is not on disk yet, or advertises nothing."""
+    overdue: bool = False
+    """It has waited for the Node's taint for so long that a person must act."""
     unwritten: str = ""
     """Why the Node could not be written."""
+    tainted: str = ""
+    """Why the Node has our taint."""
     delivery: Delivery = field(default_factory=Delivery)
     """How containers get the devices."""
     mode_problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -90,7 +98,8 @@ class Advertised:
             return Stage(schedulable=False, reason=Reason.CDI_UNAVAILABLE, message=refused[0], failed=overdue)
         desired = {partition.device for partition in change.advertise}
         if desired != {device for device in self.config.advertised() if device.gpu == change.gpu.uuid}:
-            return Stage(schedulable=False, reason=Reason.ADVERTISING, message=self.pending)
+            reason = Reason.ADVERTISE_TIMEOUT if self.overdue else Reason.ADVERTISING
+            return Stage(schedulable=False, reason=reason, message=self.pending, failed=self.overdue)
         return self.confirmation.stages[change.gpu.uuid]
 
 
@@ -111,6 +120,8 @@ class Advertiser:
         self._file, self._guard, self._confirmer, self._node = file, guard, confirmer, node
         self._delivery, self._modes = delivery, modes
         self._mode_problems: Mapping[str, str] = MappingProxyType({})
+        self._ages, self._refused_seconds = Ages(clock), 0.0
+        """For how long the Node has refused its taint, or was not read."""
         unhealthy = set(file.config.unhealthy)
         self._faults = FaultBook(clock, {device.gpu for device in file.config.devices if device.id in unhealthy})
 
@@ -125,6 +136,7 @@ class Advertiser:
         return ""
 
     def advertise(self, observation: Observation, changes: Collection[GpuChange]) -> Advertised:
+        self._refused_seconds = 0.0
         closed = observation.driver_closed
         faults = Faults() if closed else self._faults.judge(observation.gpus, observation.driver_problem)
         pending, delivery = self._push(observation, changes, faults)
@@ -137,12 +149,16 @@ class Advertiser:
         confirmation = self._confirmer.confirm(readings, [gpu.uuid for gpu in observation.gpus])
         rival = self.rival(observation)
         unlabelled = self._guard.hold_daemons(readings.node, needed=needs_daemons(readings))
+        unwritten = unlabelled or self._release_node(readings, confirmation, rival=rival)
+        self._ages.end_pass()
         return Advertised(
             config=readings.config,
             confirmation=confirmation,
             rival=rival,
             pending=pending,
-            unwritten=unlabelled or self._release_node(readings, confirmation, rival=rival),
+            overdue=self._refused_seconds >= TAINT_SECONDS,
+            unwritten=unwritten,
+            tainted=self._guard.why,
             delivery=delivery,
             mode_problems=self._mode_problems,
             faults=faults,
@@ -209,6 +225,8 @@ class Advertiser:
         readings, late = observation.readings, ""
         if config != self._file.config and guarded:
             late = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
+            if late:
+                self._refused_seconds = self._ages.seconds("taint")
         if not late and guarded and not observation.driver_closed:
             # After the taint, and before a pod can get what the GPU is shared as, or the GPU as a whole.
             self._hold_modes(observation, config)
@@ -248,7 +266,7 @@ class Advertiser:
             capacities(readings.config),
             self._ours(readings, readings.config),
             all_allocatable=confirmation.all_allocatable,
-            all_withdrawn=confirmation.all_withdrawn,
+            all_withdrawn=confirmation.unlisted,
         )
 
     def _ours(self, readings: Readings, config: PluginConfig) -> set[str]:

@@ -47,6 +47,8 @@ class Confirmation:
     """In force, and pod-resources shows exactly the healthy ids."""
     all_withdrawn: bool
     """In force, and pod-resources shows none of the withdrawn ids, whatever else it lacks."""
+    unlisted: bool
+    """The same of what pod-resources shows, in force or not: a device plugin that is away lists nothing."""
     stages: Mapping[str, Stage] = field(default_factory=dict)
     """By GPU UUID."""
     schedulable: frozenset[str] = NOTHING
@@ -78,11 +80,13 @@ class Confirmer:
         if allocatable is not None and readings.in_force:
             self._contest.record(allocatable, self._own(readings.config, healthy))
         foreign = sorted({i for ids in self.contested().values() for i in ids})
-        shown = NOTHING.union(*allocatable.values()) if readings.in_force and allocatable is not None else None
+        listed = NOTHING.union(*allocatable.values()) if allocatable is not None else None
+        shown = listed if readings.in_force else None
         self._ages.end_pass()
         return Confirmation(
             all_allocatable=shown == healthy,
             all_withdrawn=shown is not None and shown.isdisjoint(readings.config.withdrawn),
+            unlisted=listed is not None and listed.isdisjoint(readings.config.withdrawn),
             stages=stages,
             schedulable=self._schedulable,
             foreign=tuple(foreign),

@@ -2,11 +2,13 @@
 
 A new list that lowers a resource's count reaches the scheduler only at the kubelet's next status tick; pods bound until
 then are refused permanently. The taint spares them that: it is on the Node from before the list is sent until the Node
-shows the new count. With `writeAllocatable` the count is written at once instead. Must never be relied on for safety:
-withdrawal is what protects pods.
+shows the new count, and ten minutes at most: it keeps every pod off the node, and is no more than a courtesy. With
+`writeAllocatable` the count is written at once instead. Must never be relied on for safety: withdrawal is what protects
+pods.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -25,6 +27,8 @@ from kube.taints import taint_patch
 from nodeagent.observed.node import ObservedNode, parse_node
 
 log = logging.getLogger(__name__)
+BOUND_SECONDS = 600.0
+"""Longest time with the taint; the change that it was for goes on without."""
 CAP_SECONDS = 10.0
 """Longest pause after a write that failed, unless the API server requests a longer one."""
 
@@ -53,9 +57,16 @@ class NodeWriting(Protocol):
 class NodeGuard:
     """Keeps the scheduler from binding pods to what is being withdrawn."""
 
-    def __init__(self, writer: NodeWriting, *, write_allocatable: bool) -> None:
-        self._writer = writer
+    def __init__(
+        self, writer: NodeWriting, *, write_allocatable: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._writer, self._clock = writer, clock
         self._write_allocatable = write_allocatable
+        self._tainted_at: float | None = None
+        self._given_up = False
+        """The taint was there for too long, and its change has not ended."""
+        self.why = ""
+        """Why the taint is on the Node, as of the last pass."""
 
     def before_push(self, node: ObservedNode | None, counts: Mapping[str, int], ours: Iterable[str]) -> str:
         """Why a push must wait: these counts are lower and the Node has no taint yet, or nothing is known of it, and
@@ -64,7 +75,7 @@ class NodeGuard:
             return "this Node was not read from the API yet"
         if self._write_allocatable:
             return ""
-        if lowered(_of_ours(node, ours), counts) and not node.changing:
+        if lowered(_of_ours(node, ours), counts) and not (node.changing or self._given_up):
             return self._writer.set_taint(True)
         return ""
 
@@ -80,17 +91,33 @@ class NodeGuard:
     ) -> str:
         """Write the counts once they are allocatable; lift the taint once the Node shows no more than is advertised.
 
-        Less is no reason to keep it: one MPS daemon that does not start must not close the node to all pods.
-        Returns why something could not be written.
+        Less is no reason to keep it: one MPS daemon that does not start must not close the node to all pods, nor may a
+        device plugin that is away. Returns why something could not be written.
         """
+        self.why = ""
         if node is None:
             return ""
         shown = _of_ours(node, ours)
         if self._write_allocatable and all_allocatable and (wrong := stale(shown, counts)):
             return self._writer.set_counts(wrong, {name: capacity.get(name, 0) for name in wrong})
-        if node.changing and all_withdrawn and not lowered(shown, counts):
-            return self._writer.set_taint(False)
-        return ""
+        why = "" if all_withdrawn else "whether the kubelet still lists what is withdrawn is not known, or it does"
+        if more := lowered(shown, counts):
+            why = f"the Node still counts more of {', '.join(more)} than is advertised"
+        return self._bounded(node, why)
+
+    def _bounded(self, node: ObservedNode, why: str) -> str:
+        """Keep the taint for a reason, and for no longer than its bound."""
+        if not node.changing:
+            self._tainted_at, self._given_up = None, self._given_up and bool(why)
+            return ""
+        self._tainted_at = self._clock() if self._tainted_at is None else self._tainted_at
+        self._given_up = self._clock() - self._tainted_at >= BOUND_SECONDS
+        if why and not self._given_up:
+            self.why = (
+                f"the node has the taint {TAINT_CHANGING}, which keeps every pod off it, for 10 min at most: {why}"
+            )
+            return ""
+        return self._writer.set_taint(False)
 
     def hold_daemons(self, node: ObservedNode | None, *, needed: bool | None) -> str:
         """Set or remove the label by which the node has a supervisor of MPS daemons, and with it the daemons; None

@@ -117,6 +117,7 @@ class NvidiaBackend:
             confirmation=Confirmation(
                 all_allocatable=confirmed,
                 all_withdrawn=confirmed,
+                unlisted=confirmed,
                 stages={gpu.uuid: progress.stage for gpu in observation.gpus},
                 schedulable=schedulable,
             ),

@@ -122,7 +122,7 @@ def _advertised(result: PassResult) -> ConditionValue:
         return False, Reason.CDI_UNAVAILABLE, delivery.reason
     if not result.advertised:
         why = result.work.advertised.message or "The kubelet and the Node do not show every advertised device yet."
-        return False, Reason.ADVERTISING, why
+        return False, Reason.ADVERTISING, "; ".join(filter(None, (why, result.work.advertised.tainted)))
     loaded = result.observation.readings.loaded
     # The plugin's own troubles, which no GPU or resource feels yet.
     general = [problem.message for problem in loaded.errors if not (problem.gpu or problem.resource)] if loaded else []

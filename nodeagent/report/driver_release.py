@@ -35,7 +35,9 @@ def driver_released(work: PassWork) -> tuple[bool, Reason, str]:
 def _waits(work: PassWork) -> Iterator[tuple[Reason, str]]:
     """What is in the way, the nearest first."""
     observation, confirmation = work.observation, work.advertised.confirmation
-    if work.advertised.config.advertised() or not confirmation.all_withdrawn:
+    listed = work.advertised.config.advertised() or not confirmation.all_withdrawn
+    # NVIDIA's device plugin is a program with the driver open, as others are.
+    if listed and work.advertised.served_by is None:
         yield Reason.WITHDRAWING, "the kubelet still lists devices, which are being withdrawn"
     if held := sorted(set(observation.usage.held.values())):
         more = f" and {len(held) - NAMED_HOLDERS} more" if len(held) > NAMED_HOLDERS else ""

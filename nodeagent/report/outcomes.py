@@ -93,17 +93,19 @@ class Outcomes:
             why = (work.observation.closed_reason, str(work.observation.driver_problem))
             return closed_gpu(item, change, why, partitions, work.confirmed.get(uuid, ""))
         half_made = () if work.desired.paused else half_made_notes(change)
+        stage = work.advertised.stage(change)
         return gpu_outcome(
             item,
             change,
             work.actuated.get(uuid, Actuated()),
-            work.advertised.stage(change),
+            stage,
             confirmed_hash=work.confirmed.get(uuid, ""),
             partitions=partitions,
             held_by=sentence(_unlisted(work, item.gpu)),
             notes=(
                 unread_node_note(work.observation.readings.node, change),
                 unhealthy_note(partitions),
+                "" if change.converged and stage.schedulable else work.advertised.tainted,
                 pending_mode_note(change),
                 *half_made,
                 *reduced_notes(change),

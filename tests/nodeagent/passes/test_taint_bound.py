@@ -1,0 +1,87 @@
+"""The taint of a change keeps every pod off the node: it has a reason in the status, and an end in any case."""
+
+import pytest
+
+from nodeagent.advertise.taint import BOUND_SECONDS
+from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.items import mig
+from tests.nodeagent.world import World
+
+THREE = "nvidia.com/mig-3g.40gb"
+
+
+def run_for(world: World, seconds: float) -> None:
+    until = world.clock.now + seconds
+    while world.clock.now < until:
+        world.run(2.0)
+
+
+@pytest.fixture
+def halves(make_world: MakeWorld) -> World:
+    world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle(6)
+    return world
+
+
+def test_it_goes_when_the_device_plugin_is_away_and_nothing_is_counted(halves: World) -> None:
+    halves.plugin.alive = False
+    halves.apply(mig(0, ("7g.80gb", 0)))
+    run_for(halves, 10.0)
+    assert not halves.tainted(), "kubelet and Node show nothing that pods could be bound to"
+    assert halves.gpu().layout.counts() == {"3g.40gb": 2}, "and nothing is destroyed for it"
+
+
+def test_its_reason_is_in_the_status_while_the_node_counts_more(halves: World) -> None:
+    halves.node_ticks = False
+    halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+    run_for(halves, 20.0)
+    assert halves.tainted()
+    for message in (halves.gpu_status()["message"], halves.condition("Advertised")["message"]):
+        assert "the node has the taint gpuplan.dev/changing" in message
+        assert f"the Node still counts more of {THREE} than is advertised" in message
+
+
+@pytest.mark.parametrize("stuck", ["the Node is never written", "the kubelet does not answer"])
+def test_it_goes_after_its_bound_in_any_case_and_stays_away(halves: World, stuck: str) -> None:
+    halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+    halves.pass_only()
+    assert halves.tainted()
+    if stuck == "the Node is never written":
+        halves.node_ticks = False
+    else:
+        halves.kubelet.hides_devices = "it is away"
+    run_for(halves, BOUND_SECONDS - 60.0)
+    assert halves.tainted()
+    run_for(halves, 120.0)
+    assert not halves.tainted()
+    set_again = halves.effect.done.count("taint True")
+    run_for(halves, 1500.0)
+    assert not halves.tainted()
+    assert halves.effect.done.count("taint True") == set_again
+
+    halves.node_ticks, halves.kubelet.hides_devices = True, ""
+    run_for(halves, 60.0)
+    assert halves.found() == ("Ready", "Confirmed")
+    halves.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    halves.pass_only()
+    assert halves.tainted(), "the next change has it again"
+    run_for(halves, 30.0)
+    assert halves.found() == ("Ready", "Confirmed")
+    assert not halves.tainted()
+
+
+def test_taint_that_is_refused_stalls_the_plan_with_its_cause(halves: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = "cannot change the taint gpuplan.dev/changing: 403 Forbidden: denied by webhook"
+    with monkeypatch.context() as patched:
+        patched.setattr(halves, "set_taint", lambda _present: refusal)
+        halves.apply(mig(0, ("7g.80gb", 0)))
+        run_for(halves, 40.0)
+        assert halves.condition("Stalled")["status"] == "False"
+        assert refusal in halves.gpu_status()["message"]
+        run_for(halves, 40.0)
+        assert halves.found() == ("Failed", "AdvertiseTimeout")
+        assert refusal in halves.condition("Stalled")["message"]
+        assert halves.gpu().layout.counts() == {"3g.40gb": 2}
+    run_for(halves, 30.0)
+    assert halves.found() == ("Ready", "Confirmed")
+    assert halves.condition("Stalled")["status"] == "False"

@@ -15,6 +15,11 @@ REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 NODE_NAME_FIELD = "metadata.name"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,63}")
 _LARGEST = 2**63
+_FEW_TERMS = 8
+_KEPT_INDEXES = 256
+_TermsByLabel = dict[tuple[str, str] | None, list[NodeSelectorTerm]]
+_indexes: dict[int, tuple[tuple[NodeSelectorTerm, ...], _TermsByLabel]] = {}
+"""Of long lists of terms, by identity: to compare two lists would take as long as to try them."""
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
@@ -53,9 +58,30 @@ def matches_node(pod: PodView, node: NodeView) -> bool:
     return pod.node_affinity is None or matches_terms(pod.node_affinity, node)
 
 
-def matches_terms(terms: Iterable[NodeSelectorTerm], node: NodeView) -> bool:
+def matches_terms(terms: tuple[NodeSelectorTerm, ...], node: NodeView) -> bool:
     """One of the terms is enough; without any, no node matches."""
-    return any(_term_matches(term, node) for term in terms)
+    if len(terms) <= _FEW_TERMS:
+        return any(_term_matches(term, node) for term in terms)
+    known = _indexes.get(id(terms))
+    if known is None or known[0] is not terms:
+        if len(_indexes) >= _KEPT_INDEXES:
+            _indexes.pop(next(iter(_indexes)))
+        known = _indexes[id(terms)] = (terms, _by_label(terms))
+    index = known[1]
+    pairs = (None, (NODE_NAME_FIELD, node.name), *node.labels.items())
+    return any(_term_matches(term, node) for pair in pairs for term in index.get(pair, ()))
+
+
+def _by_label(terms: Iterable[NodeSelectorTerm]) -> _TermsByLabel:
+    """Terms by a label, or the name, that a node must have; of those that few values tell not, by None."""
+    found: _TermsByLabel = {}
+    for term in terms:
+        named = [one for one in term.fields if one.key == NODE_NAME_FIELD]
+        pinned = [one for one in (*term.labels, *named) if one.operator == "In" and len(one.values) <= _FEW_TERMS]
+        first = min(pinned, key=lambda one: len(one.values), default=None)
+        for pair in [(first.key, value) for value in dict.fromkeys(first.values)] if first is not None else [None]:
+            found.setdefault(pair, []).append(term)
+    return found
 
 
 def matches_labels(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:

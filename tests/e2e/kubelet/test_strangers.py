@@ -6,11 +6,13 @@ gone that is on it.
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import grpc
 import pytest
 
 from kube import apply
+from kube.errors import NotFound
 from kube.kubelet_api import podresources_pb2 as api
 from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
@@ -53,7 +55,8 @@ def node(machine_node: GpuNode) -> Iterator[GpuNode]:
     for pod in apply.get(machine_node.cluster.admin, PODS)["items"]:
         for container in machine_node.kubelet.runtime.containers(pod["metadata"]["uid"]):
             machine_node.kubelet.runtime.release(container.container_id)
-        apply.delete(machine_node.cluster.admin, f"{PODS}/{pod['metadata']['name']}", grace_seconds=0)
+        with suppress(NotFound):  # it was being deleted
+            apply.delete(machine_node.cluster.admin, f"{PODS}/{pod['metadata']['name']}", grace_seconds=0)
     eventually(lambda: not apply.get(machine_node.cluster.admin, PODS)["items"], "no pods are left")
 
 

@@ -206,7 +206,7 @@ class Pacing:
         unchanged_seconds = self._unchanged_seconds(result)
         if (under_way or not result.release.settled) and not watched:
             seconds.append(_pause_seconds(unchanged_seconds))
-        if result.doubts_held_back or work.advertised.delivery.waits:
+        if result.doubts_held_back or result.observation.usage.twice or work.advertised.delivery.waits:
             seconds.append(LATER_SECONDS)
         self._ages.end_pass()
         return max(min(seconds), 0.0)

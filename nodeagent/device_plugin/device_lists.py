@@ -49,6 +49,7 @@ class DeviceLists:
         self._unready: frozenset[str] = frozenset()
         self._named: frozenset[str] | None = None
         self._doubted: frozenset[str] = frozenset()
+        self._closed = False
         self._listings: dict[str, Listing] = {}
         self._number = 0
         self._running: Counter[str] = Counter()
@@ -105,6 +106,13 @@ class DeviceLists:
         with self._condition:
             if ids != self._doubted:
                 self._doubted = ids
+                self._renew_listings()
+
+    def close(self, *, closed: bool) -> None:
+        """While every Allocate is refused all devices are listed as unhealthy: each further pod would fail for good."""
+        with self._condition:
+            if closed != self._closed:
+                self._closed = closed
                 self._renew_listings()
 
     def doubted(self) -> tuple[Device, ...]:
@@ -168,7 +176,7 @@ class DeviceLists:
             without_daemon = device.kind is DeviceKind.MPS and device.gpu in self._unready
             resolves = self._named is None or device.id in self._named
             healthy = device.id not in self._doubted.union(self._config.unhealthy)
-            healthy = healthy and not without_daemon and resolves
+            healthy = healthy and not (without_daemon or self._closed) and resolves
             fresh[device.resource].append((device.id, healthy))
         for resource, id_ in self._in_answers() - {(d.resource, d.id) for d in self._config.advertised()}:
             fresh.setdefault(resource, []).append((id_, False))

@@ -8,6 +8,7 @@ is bound to an unhealthy slice is rejected permanently. Never calls a daemon its
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from nodeagent.handover.config import PluginFiles
 from nodeagent.handover.files import Unreadable
@@ -53,6 +54,9 @@ class KnownDaemons:
 
     def _judged(self, daemon: MpsDaemon) -> MpsDaemon:
         """The daemon as it was, while it is about to be checked."""
+        if daemon.ready and not is_running(daemon.pid):
+            # No container with its slices starts: a supervisor that hangs must not keep them on offer.
+            daemon = replace(daemon, ready=False)
         before = self._found.get(daemon.gpu)
         if daemon.ready or daemon.problem or before is None or not before.ready:
             self._unchecked_since.pop(daemon.gpu, None)

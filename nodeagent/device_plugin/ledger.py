@@ -6,6 +6,7 @@ a day. A ledger that cannot be read is kept aside and a new one begun: `problem`
 forget an id that the config names.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 
 class Ledger:
     def __init__(self, files: PluginFiles, clock: Callable[[], float] = time.time, *, boot_id: str = "") -> None:
-        self.problem = ""
+        self.problem, self.unwritable = "", ""
         self._files, self._clock, self._boot_id = files, clock, boot_id
         self._lock = threading.Lock()
         found = read_ledger(files)
@@ -35,9 +36,20 @@ class Ledger:
         now = self._clock()
         with self._lock:
             new = {i: Allocation(id=i, resource=resource, at=now, boot_id=self._boot_id) for i in ids}
-            latest = {**self._latest, **new}
+            self._write({**self._latest, **new})
+
+    def probe(self) -> None:
+        """Try again what could not be written."""
+        with self._lock, contextlib.suppress(OSError):
+            self._write(self._latest)
+
+    def _write(self, latest: dict[str, Allocation]) -> None:
+        try:
             write_ledger(self._files, latest.values())
-            self._latest = latest
+        except OSError as error:
+            self.unwritable = f"the ledger of allocations cannot be written, so no pod gets a device: {error}"
+            raise
+        self._latest, self.unwritable = latest, ""
 
     def forget(self, known: Collection[str]) -> None:
         """Drop old entries of ids that are neither advertised nor withdrawn any more."""

@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 class ServiceTiming:
     poll_seconds: float = 10.0
     failed_seconds: float = 5.0
+    probe_seconds: float = 1.0  # of a ledger that cannot be written
     supervisor_patience_seconds: float = PATIENCE_SECONDS
     registration: RegistrationTiming = field(default_factory=RegistrationTiming)
 
@@ -113,13 +114,15 @@ class PluginService:
                 self._advertise(config)
             self._lists.set_named(self._named(self._reader.config))
             self._judge_daemons()
+            self._probe_ledger()
             self._serve()
             self._report(settled=self._is_settled())
         except Exception:
             # A plugin that ends takes every device from the kubelet: worse than one that is late.
             log.exception("the pass failed")
             return self._timing.failed_seconds
-        return min(self._timing.poll_seconds, self._daemons.seconds_to_due())
+        again_seconds = self._timing.probe_seconds if self._ledger.unwritable else self._timing.poll_seconds
+        return min(again_seconds, self._daemons.seconds_to_due())
 
     def _advertise(self, config: PluginConfig) -> None:
         log.info(
@@ -150,6 +153,11 @@ class PluginService:
                 log.error("MPS on %s: %s", gpu, problems[gpu])
         self._daemon_problems = problems
         self._lists.set_unready(self._daemons.unready())
+
+    def _probe_ledger(self) -> None:
+        if self._ledger.unwritable:
+            self._ledger.probe()
+        self._lists.close(closed=bool(self._ledger.unwritable))
 
     def _serve(self) -> None:
         for resource in self._lists.resources():
@@ -187,7 +195,8 @@ class PluginService:
         )
 
     def _problems(self) -> tuple[Problem, ...]:
-        general = [text for text in (self._reader.problem, self._ledger.problem, self._registrar.blind()) if text]
+        ledger = self._ledger.unwritable or self._ledger.problem
+        general = [text for text in (self._reader.problem, ledger, self._registrar.blind()) if text]
         return (
             *(Problem(message=text) for text in general),
             *(Problem(gpu=gpu, message=text) for gpu, text in sorted(self._daemon_problems.items())),

@@ -21,9 +21,11 @@ from nodeagent.handover.files import WIRE, Unreadable, identity, read_json, writ
 from nodeagent.hardware.gpu_ids import lasts
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
-from nodeagent.observed.usage import Votes, lists_all_of
+from nodeagent.observed.usage import Twice, Votes, lists_all_of
 
 log = logging.getLogger(__name__)
+TWICE_SECONDS = 30.0
+"""An ended pod may hold its device for a moment longer at the API than at the kubelet."""
 FORGOTTEN_SECONDS = 2.0
 """A new pod is in watch and List, with its devices, within this time."""
 
@@ -100,9 +102,25 @@ class Holdings:
                 held.setdefault(device_id, title)
             else:
                 doubtful.setdefault(device_id, why)
+        twice = self._twice(pods, entries)
         self._ages.end_pass()
         self._save()
-        return Votes(held=held, known=known, doubtful=doubtful, forgotten=self._forgotten)
+        return Votes(held=held, known=known, doubtful=doubtful, forgotten=self._forgotten, twice=twice)
+
+    def _twice(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> Twice:
+        """By memory and checkpoint: a List names no UIDs, and shows a forgotten holder without its devices."""
+        lines = {(entry.pod_uid, i) for entry in checkpoint for i in entry.ids}
+        lines |= {(uid, i) for uid, holding in self._pods.items() for i in holding.ids}
+        lines |= {(pod.uid, i) for pod in pods.pods for i in pod.reported}
+        holders: dict[str, list[NodePod]] = {}
+        for pod in sorted((pod for pod in pods.pods if not pod.ended), key=lambda pod: pod.uid):
+            for i in sorted(i for uid, i in lines if uid == pod.uid and not lasts(i)):
+                holders.setdefault(i, []).append(pod)
+        several = {i: tuple(found) for i, found in sorted(holders.items()) if len(found) > 1}
+        return {
+            i: (found, self._ages.seconds("twice", i, *(pod.uid for pod in found)) >= TWICE_SECONDS)
+            for i, found in several.items()
+        }
 
     def lost(self, ledger: Path) -> str:
         """Why nothing may be believed free: an earlier ledger or memory was lost, and with it holders not in List.

@@ -10,6 +10,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TypeAlias
 
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import GpuProcess, ObservedGpu
@@ -44,6 +45,10 @@ class Verdict:
         return self.use is Use.FREE
 
 
+Twice: TypeAlias = Mapping[str, tuple[tuple[NodePod, ...], bool]]
+"""The unfinished pods that hold one id, where there are several, and whether that has lasted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Votes:
     """Ids that another witness than the present List claims."""
@@ -56,6 +61,7 @@ class Votes:
     """Why its use is not known."""
     forgotten: Collection[str] = ()
     """Held by pods that the kubelet listed with them once, and lists without them since."""
+    twice: Twice = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +78,7 @@ class Usage:
     """Why nothing is known of any id."""
     forgotten: Collection[str] = ()
     """Held ids that the kubelet takes for free."""
+    twice: Twice = field(default_factory=lambda: MappingProxyType({}))
     strange: Mapping[str, str] = field(init=False)
     """Why any partition may be in use, by an id of a GPU resource that names none."""
 
@@ -127,7 +134,9 @@ def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Votes, *, too_ea
                 held[device_id] = f"{namespace}/{name}"
     blind = too_early or _blind(pods, listed)
     short = shortfalls(pods, listed, votes) if isinstance(listed, Listed) else {}
-    return Usage(held=held, doubtful=votes.doubtful, short=short, blind=blind, forgotten=votes.forgotten)
+    return Usage(
+        held=held, doubtful=votes.doubtful, short=short, blind=blind, forgotten=votes.forgotten, twice=votes.twice
+    )
 
 
 def _strange(ids: Mapping[str, str]) -> dict[str, str]:

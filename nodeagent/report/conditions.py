@@ -65,6 +65,8 @@ def conditions(
 def _ready(result: PassResult) -> ConditionValue:
     if result.problem:
         return False, *result.problem
+    if result.held_twice:
+        return False, Reason.HELD_TWICE, result.held_twice
     if result.release.disabled:
         return False, Reason.NODE_DISABLED, result.release.message
     if result.observation.driver_closed:
@@ -99,6 +101,8 @@ def _reconciling(result: PassResult) -> ConditionValue:
 def _stalled(result: PassResult) -> ConditionValue:
     if result.problem:
         return True, *result.problem
+    if result.held_twice:
+        return True, Reason.HELD_TWICE, result.held_twice
     return _any(result.of_state(GpuState.FAILED), otherwise="Nothing needs a person to act.")
 
 

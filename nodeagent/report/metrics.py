@@ -50,6 +50,10 @@ class AgentMetrics:
             "mps_alarms", "MPS daemons that ended, and limits of theirs that a client changed; each was put right."
         )
         self._refused = self._counter("refused_pods", "Pods that the kubelet refused for lack of a device.")
+        self._twice = self._gauge("devices_held_twice", "Devices that two pods hold of which none has ended.")
+
+    def held_twice(self, count: int) -> None:
+        self._twice.set(count)
 
     def watch_heartbeat(self, age_seconds: Callable[[], float]) -> None:
         """The age of the last heartbeat that the API accepted, read at each scrape."""

@@ -126,6 +126,14 @@ class PassResult:
         return self.work.desired.refused.reason, self.work.desired.refused.message
 
     @property
+    def held_twice(self) -> str:
+        """A sentence for each device that two pods hold, and have held for a while."""
+        lasting = ((i, pods) for i, (pods, lasts) in self.observation.usage.twice.items() if lasts)
+        return "; ".join(
+            f"pods {' and '.join(pod.title for pod in pods)} both hold {i}: delete one" for i, pods in lasting
+        )
+
+    @property
     def advertised(self) -> bool:
         """Everything that is advertised is allocatable and schedulable."""
         advertised = self.work.advertised

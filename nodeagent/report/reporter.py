@@ -18,6 +18,7 @@ from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
 from kube.logs import fields
 from nodeagent.desired.plan import ObservedPlan
+from nodeagent.observed.pods import NodePod
 from nodeagent.report.drift import DriftWatch
 from nodeagent.report.metrics import ACTUATE, ALLOCATABLE, REGISTER, AgentMetrics
 from nodeagent.report.mps_alarms import MpsAlarms
@@ -64,6 +65,7 @@ class Reporter:
         self._states: dict[int, tuple[str, str]] = {}
         self._started = now()
         self._refused_uids: frozenset[str] = frozenset()
+        self._twice_uids: frozenset[str] = frozenset()
         self._generation: int | None = None
         self._pids_at = -PIDS_SECONDS
 
@@ -76,6 +78,7 @@ class Reporter:
         for outcome in result.outcomes:
             self._note(outcome, result)
         self._note_refused(result)
+        self._note_twice(result)
         if result.observation.driver_problem is not None and not result.observation.driver_closed:
             self._metrics.error(f"driver-{result.observation.driver_problem.kind}")
         plan = result.observation.plan
@@ -84,7 +87,9 @@ class Reporter:
         if plan is None:
             self._metrics.found(result.outcomes, None, mps)
             return None
-        if not result.problem and all(o.state is GpuState.READY for o in result.outcomes if o.managed):
+        if not (result.problem or result.held_twice) and all(
+            o.state is GpuState.READY for o in result.outcomes if o.managed
+        ):
             self._generation = plan.generation
         self._metrics.found(result.outcomes, self._generation, mps)
         status = plan_status(result, plan, self._facts, now=self._now())
@@ -168,6 +173,19 @@ class Reporter:
     def _emit_event(self, plan: ObservedPlan, kind: EventType, outcome: GpuOutcome) -> None:
         self._emit(_about(plan), kind, outcome.reason, _event_text(outcome))
 
+    def _note_twice(self, result: PassResult) -> None:
+        """Each pod hears of itself only: the other one may be of another tenant."""
+        twice = result.observation.usage.twice
+        self._metrics.held_twice(len(twice))
+        holders = {pod.uid: pod for pods, lasts in twice.values() if lasts for pod in pods}
+        for pod in (holders[uid] for uid in sorted(holders.keys() - self._twice_uids)):
+            message = (
+                f"Another pod also has the GPU partition of pod {pod.title}: the kubelet gave it away twice, after "
+                "losing a record. An administrator must delete one of the two."
+            )
+            self._emit(_about_pod(pod), "Warning", Reason.HELD_TWICE, message)
+        self._twice_uids = frozenset(holders)
+
     def _note_refused(self, result: PassResult) -> None:
         """Pods that were bound while their partition was being withdrawn: the kubelet refuses them permanently."""
         refused = [pod for pod in result.observation.pods.pods if pod.refused]
@@ -176,15 +194,12 @@ class Reporter:
             reported_before = bool(pod.began) and pod.began < self._started
             if pod.uid not in self._refused_uids and not reported_before:
                 self._metrics.refused_pod()
-                about = ObjectReference(
-                    api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace
-                )
                 message = (
                     "The pod was bound to a GPU partition that this node no longer had, or that was unhealthy. A "
                     "controller such as a Deployment replaces it by itself; a bare pod, or a Job at its backoffLimit, "
                     "must be created again."
                 )
-                self._emit(about, "Warning", EventReason.PARTITION_GONE, message)
+                self._emit(_about_pod(pod), "Warning", EventReason.PARTITION_GONE, message)
         self._refused_uids = frozenset(pod.uid for pod in refused)
 
 
@@ -200,6 +215,10 @@ def _fields(outcome: GpuOutcome, seconds: float | None) -> dict[str, Any]:
 def _about(plan: ObservedPlan) -> ObjectReference:
     name = plan.content.metadata.name if plan.content is not None else ""
     return ObjectReference(api_version=names.API_VERSION, kind=names.KIND, name=name, uid=plan.uid)
+
+
+def _about_pod(pod: NodePod) -> ObjectReference:
+    return ObjectReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace)
 
 
 def _event_text(outcome: GpuOutcome) -> str:

@@ -52,6 +52,21 @@ def test_a_new_slice_is_unhealthy_until_its_daemon_answers(desk: DaemonsDesk) ->
     assert desk.unready() == frozenset()
 
 
+def test_slices_leave_the_list_where_a_supervisor_that_hangs_still_reports_an_ended_daemon(desk: DaemonsDesk) -> None:
+    """No container with such a slice starts, so no further pod must be sent to one; other GPUs keep theirs."""
+    other = f"{GPU[:-1]}1"
+    desk.known.claim([GPU, other])
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    reports = (MpsDaemon(gpu=GPU, ready=True, pid=child.pid), MpsDaemon(gpu=other, ready=True))
+    write_mps(desk.files, MpsState(daemons=reports))
+    assert desk.unready() == frozenset()
+
+    child.communicate(b"\n")
+    assert desk.unready() == frozenset(), "it may be started again just now"
+    desk.clock.now += PATIENCE_SECONDS
+    assert desk.unready() == {GPU}
+
+
 def test_slices_stay_healthy_while_a_supervisor_is_replaced(desk: DaemonsDesk) -> None:
     desk.report(ready=True)
     assert desk.unready() == frozenset()

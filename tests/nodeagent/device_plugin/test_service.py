@@ -101,6 +101,35 @@ def test_nothing_is_handed_out_that_the_ledger_cannot_hold(
     with pytest.raises(grpc.RpcError, match="cannot write its ledger"):
         kubelet.allocate(MIG, ids={"MIG-0"})
 
+    # The first refusal is the last: no further pod is sent here to fail.
+    eventually(lambda: [kubelet.healthy(name) for name in (MIG, SLICE, WHOLE)] == [set()] * 3, "nothing is healthy")
+    assert {id_ for name in (MIG, SLICE, WHOLE) for id_ in kubelet.resources[name].devices} == {
+        d.id for d in ALL.devices
+    }
+    eventually(lambda: "ledger of allocations cannot be written" in messages(node.loaded()), "the problem is reported")
+
+    node.files.ledger.rmdir()
+    eventually(lambda: len(kubelet.healthy(MIG)) == 2 and kubelet.healthy(WHOLE) == {GPU_C}, "back without an Allocate")
+    eventually(lambda: not messages(node.loaded()), "no problem is left")
+    kubelet.allocate(MIG, ids={"MIG-0"})
+
+
+@pytest.mark.parametrize("why", ["withdrawn", "not advertised", "for its request"])
+def test_what_is_wrong_with_one_pod_leaves_the_list_unchanged(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, why: str
+) -> None:
+    start_plugin()
+    node.load(PluginConfig.of([mig(0), mig(1), mps(0), mps(1)], ["MIG-1"]))
+    eventually(lambda: len(kubelet.healthy(SLICE)) == 2, "two healthy slices")
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-0"}, "the MIG device that stays")
+    lists = {name: len(kubelet.resources[name].offers) for name in (MIG, SLICE)}
+    ids = {"withdrawn": {"MIG-1"}, "not advertised": {"MIG-9"}}.get(why)
+    for _ in range(3):
+        with pytest.raises(grpc.RpcError):
+            kubelet.allocate(MIG if ids else SLICE, count=2, ids=ids)
+    assert (kubelet.healthy(MIG), len(kubelet.healthy(SLICE))) == ({"MIG-0"}, 2)
+    assert {name: len(kubelet.resources[name].offers) for name in (MIG, SLICE)} == lists
+
 
 def test_refusals_are_sentences_for_users(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
     start_plugin()

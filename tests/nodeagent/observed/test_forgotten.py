@@ -39,6 +39,34 @@ def test_what_is_held_waits_for_no_courtesy(world: World, in_the_way: str) -> No
     assert device not in world.running.get(world.pod(THREE), ())
 
 
+def test_a_device_that_two_pods_hold_is_stalled_and_each_hears_of_itself_only(world: World) -> None:
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    first = world.pod(THREE, "ours")
+    world.settle()
+    lose_record(world, first)
+    (device,) = world.running[first]
+    second = world.pod(THREE, "theirs", device=device)  # before the agent has noticed
+    assert world.running[second] == (device,)
+
+    world.settle(20)
+    assert world.metrics.registry.get_sample_value("gpuplan_agent_devices_held_twice") == 1.0
+    assert "HeldTwice" not in [world.condition(kind)["reason"] for kind in ("Ready", "Stalled")]
+    for _ in range(60):
+        world.run()
+    for kind, status in (("Ready", "False"), ("Stalled", "True")):
+        found = world.condition(kind)
+        assert (found["status"], found["reason"]) == (status, "HeldTwice")
+        assert f"pods default/ours and default/theirs both hold {device}" in found["message"]
+    events = {name: message for name, reason, message in world.events if reason == "HeldTwice"}
+    assert events.keys() == {"ours", "theirs"}
+    assert ("theirs" in events["ours"], "default/ours" in events["theirs"]) == (False, False)
+
+    world.finish(second)
+    world.settle()
+    assert world.metrics.registry.get_sample_value("gpuplan_agent_devices_held_twice") == 0.0
+    assert world.condition("Stalled")["reason"] != "HeldTwice"
+
+
 @pytest.fixture
 def holder(world: World) -> Key:
     """A pod that holds one of two planned halves, unknown to the kubelet."""

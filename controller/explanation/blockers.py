@@ -71,14 +71,29 @@ def _fit_on_empty(model: GpuModel, profiles: tuple[str, ...]) -> bool:
 
 def _fragmented(one: Candidate, resource: str) -> Answer:
     size = _slices(one, resource)
-    needs = f"{size} adjacent memory slices" if size > 1 else "1 memory slice where it may start"
+    what = f"but not contiguously on one GPU: it needs {size} adjacent memory slices."
+    if _has_run(one, size):
+        what = f"but not where it may start: at memory slice {_starts(one, resource)}."
     return Answer(
         UnplacedReason.FRAGMENTED,
-        f"Enough GPU memory is free for {resource}, but not contiguously on one GPU: it needs {needs}. "
-        "The pod starts when enough is released; or add a GPU node.",
+        f"Enough GPU memory is free for {resource}, {what} The pod starts when enough is released; or add a GPU node.",
         f"Nearest is {one.title}: {counted(_free(one), 'memory slice')} of it {'is' if _free(one) == 1 else 'are'} "
         f"free, split by {listed([_spelled(part) for part in one.gpu.staying])}. {_released(one, resource)}",
     )
+
+
+def _has_run(one: Candidate, size: int) -> bool:
+    """Whether so many adjacent slices are free, wherever they begin."""
+    slots = one.gpu.model.slots if one.gpu.model is not None else 0
+    taken = {at for part in one.gpu.staying for at in range(part.start, part.start + part.size)}
+    return any(not taken.intersection(range(at, at + size)) for at in range(slots - size + 1))
+
+
+def _starts(one: Candidate, resource: str) -> str:
+    pool = one.device.pool
+    spec = pool.model.profile(pool.profiles[resource]) if isinstance(pool, MigPool) else None
+    texts = [str(start) for start in spec.starts] if spec is not None else []
+    return " or ".join([*([", ".join(texts[:-1])] if len(texts) > 1 else []), *texts[-1:]])
 
 
 def _released(one: Candidate, resource: str) -> str:

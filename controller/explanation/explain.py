@@ -7,13 +7,13 @@ those count; nodes of the other kind are a hint in the details. Never changes th
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from controller.explanation.blockers import Candidate, blocking
 from controller.explanation.capability import could_give, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
-from controller.explanation.filtered import kept_off, kept_off_by_others
+from controller.explanation.filtered import cordoned, kept_off, kept_off_by_others
 from controller.explanation.gangs import about_broken, about_incomplete
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
@@ -28,8 +28,13 @@ from controller.model.views import NodeView, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.nodes import NodeCapacity
 from controller.planner.inventory.node_groups import why_not
+from controller.planner.inventory.stock import Ineligible
 from controller.planner.search import Finished
+from controller.simulator import Misfit
+from controller.simulator.filters import UNSCHEDULABLE_TAINT
 from partitioning.resources import WHOLE
+
+_ADMINISTRATORS = (UnplacedReason.BLOCKED, UnplacedReason.MIG_MODE_DISABLED)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,14 +117,41 @@ class _Explainer:
             return no_large_node(assignment.needs, (self._stocks[node].node for node in able.nodes))
         outlook = self._outlook(assignment, able.nodes)
         if not any(self._stocks[node].is_large_enough(assignment.needs) for node in outlook.nodes):
-            return self._filtered(assignment, able.nodes)
+            return self._on_allowed_nodes(assignment, able) or self._filtered(assignment, able.nodes)
         refusals = self._constrained.refusals(assignment, outlook.nodes)
         if not refusals[""]:
             return kept_off_by_others(len(outlook.nodes), refusals)
         for node, answer in outlook.in_flight:
             if self._board.fits(assignment, node):
                 return answer
+        if outlook.answer is not None and outlook.answer.reason in _ADMINISTRATORS:
+            return self._on_cordoned_nodes(assignment, able.nodes) or outlook.answer  # to uncordon is less work
         return outlook.answer or too_little_left(assignment.demand, outlook.with_partitions)
+
+    def _on_allowed_nodes(self, assignment: Assignment, able: _Able) -> Answer | None:
+        """Why the nodes that the pod itself allows do not serve it: the remedy must not lead it to others."""
+        pod = assignment.pod
+        names_nodes = bool(pod.node_selector or pod.node_affinity)
+        others = able.others if names_nodes else ()
+        causes = [one for one in others if self._misfit(pod, self._stocks[one.node].node) is None]
+        if any(cause.ineligible is Ineligible.NOT_ENABLED for cause in causes):
+            return nearest([cause for cause in causes if cause.ineligible is Ineligible.NOT_ENABLED])
+        return self._on_cordoned_nodes(assignment, able.nodes) or (nearest(causes) if causes else None)
+
+    def _on_cordoned_nodes(self, assignment: Assignment, nodes: Sequence[int]) -> Answer | None:
+        """Nodes that nothing but the cordon keeps from it."""
+        names = [
+            node.name
+            for number in nodes
+            if (node := self._stocks[number].node).unschedulable
+            and self._stocks[number].is_large_enough(assignment.needs)
+            and not causes_of(self._stocks[number], number, assignment.wants)
+            and self._misfit(assignment.pod, _uncordoned(node)) is None
+        ]
+        return cordoned(names) if names else None
+
+    def _misfit(self, pod: PodView, node: NodeView) -> Misfit | None:
+        return why_not(pod, node, self._profiles, relabels=node.name in self._relabelled)
 
     def _outlook(self, assignment: Assignment, able: Sequence[int]) -> _Outlook:
         key = (assignment.wants, assignment.groups)
@@ -163,7 +195,7 @@ class _Explainer:
             if not self._stocks[number].is_large_enough(assignment.needs):
                 continue
             node = self._stocks[number].node
-            misfit = why_not(assignment.pod, node, self._profiles, relabels=node.name in self._relabelled)
+            misfit = self._misfit(assignment.pod, node)
             if misfit is not None:
                 rejected.append((node, misfit))
         return kept_off(assignment.pod, rejected)
@@ -191,6 +223,12 @@ class _Explainer:
         devices = self._board.devices[node]
         changeable = {device.gpu for device in devices if device.gpu >= 0 and names & device.pool.serves}
         return bool(changeable) and could_give(self._stocks[node], wants, changeable)
+
+
+def _uncordoned(node: NodeView) -> NodeView:
+    return replace(
+        node, unschedulable=False, taints=tuple(taint for taint in node.taints if taint.key != UNSCHEDULABLE_TAINT.key)
+    )
 
 
 def _full(gpus: int) -> Answer:

@@ -45,6 +45,13 @@ def kept_off(pod: PodView, rejected: Sequence[tuple[NodeView, Misfit]]) -> Answe
     return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, f"{message} {remedy}", detail if len(rejected) > 1 else "")
 
 
+def cordoned(nodes: Sequence[str]) -> Answer:
+    """Nothing else keeps the pod off them."""
+    what, which = (f"Node {nodes[0]} is", "it") if len(nodes) == 1 else (f"Nodes {listed(nodes)} are", "one")
+    message = f"{what} cordoned. Wait, or ask an administrator to uncordon {which}."
+    return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, message)
+
+
 def kept_off_by_others(nodes: int, reasons: Mapping[str, int]) -> Answer:
     """By filters that read other pods or volumes; `reasons` in the scheduler's words, with numbers of nodes."""
     if TOO_MUCH.message in reasons:

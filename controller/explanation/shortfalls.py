@@ -24,6 +24,7 @@ class _Shortfall(NamedTuple):
     what: str
     requested: str
     left: str
+    remedy: str = "Request less"
 
 
 def no_large_node(needs: Capacity, nodes: Iterable[NodeView]) -> Answer:
@@ -55,7 +56,7 @@ def too_little_left(demand: Demand, nodes: Sequence[tuple[NodeView, NodeCapacity
     return Answer(
         UnplacedReason.NO_NODE_RESOURCES,
         f"GPUs have room for {spelled(demand.wants)}, but their nodes lack {short.what}: the pod requests "
-        f"{short.requested}. Request less, or add a GPU node.",
+        f"{short.requested}. {short.remedy}, or add a GPU node.",
         f"The best of {counted(len(nodes), 'node')}, {best.name}, has {short.left} left.",
     )
 
@@ -77,4 +78,6 @@ def _first_short(demand: Demand, node: NodeView, capacity: NodeCapacity) -> _Sho
     if not demand.host_ports:
         return None
     ports = ", ".join(sorted({f"{port.protocol} {port.port}" for port in demand.host_ports}))
-    return _Shortfall("free host ports", f"the host ports {ports}", "not all of these host ports")
+    return _Shortfall(
+        "free host ports", f"the host ports {ports}", "not all of these host ports", "Use other host ports"
+    )

@@ -13,8 +13,8 @@ class UnplacedReason(StrEnum):
     WAITS_FOR_RELEASE = "WaitsForRelease"
     """It would fit if partitions in use were released. Remedy: wait, or add a GPU node."""
     FRAGMENTED = "Fragmented"
-    """Enough capacity is free, but not contiguously on one GPU. Remedy: wait until the pods that the controller's
-    `/decisions` names end, or move them."""
+    """Enough capacity is free, but not in one piece, or not where the profile may start. Remedy: wait until the pods
+    that the controller's `/decisions` names end, or move them."""
     NO_CAPACITY = "NoCapacity"
     """Pods ahead of it in the queue get the room that suitable GPUs have, or a GPU is reserved for one of them. Remedy:
     wait, or add a GPU node."""

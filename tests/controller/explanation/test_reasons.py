@@ -103,6 +103,61 @@ def test_what_the_scheduler_filters_by_is_named() -> None:
     )
 
 
+def on(name: str) -> dict[str, str]:
+    return {"kubernetes.io/hostname": name}
+
+
+def four_nodes(*, enabled: str | None = "mig", cordoned: bool = False) -> list[tuple[NodeView, PlanView]]:
+    """One cut by MIG, one whose MIG mode is off, one that is not enabled, and one for MPS."""
+    first, plan_of_first = server("h1", mig(), labels=on("h1"), partitioning=enabled)
+    return [
+        (replace(first, unschedulable=cordoned), plan_of_first),
+        server("x1", replace(mig(), mig_enabled=False), labels=on("x1"), partitioning="auto"),
+        server("plain", mig(), labels=on("plain"), partitioning=None),
+        server("m1", mps(), labels=on("m1"), partitioning="mps"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "request_", "selects", "words"),
+    [
+        pytest.param(four_nodes(), "1g.5gb", "plain", "Node plain is not enabled for gpuplan. Ask", id="not enabled"),
+        pytest.param(
+            four_nodes(enabled=None),
+            "1g.5gb",
+            "h1",
+            "Node h1 is not enabled for gpuplan. Ask",
+            id="not enabled any more",
+        ),
+        pytest.param(four_nodes(cordoned=True), "1g.5gb", "h1", "Node h1 is cordoned. Wait, or ask", id="cordoned"),
+        pytest.param(
+            four_nodes(cordoned=True), "1g.5gb", "", "Node h1 is cordoned. Wait, or ask", id="cordoned, or MIG mode off"
+        ),
+        pytest.param(four_nodes(), "10gb", "h1", "Node h1 serves MIG instances only", id="a slice on a MIG node"),
+        pytest.param(four_nodes(), "1g.5gb", "m1", "Node m1 serves MPS slices only", id="an instance on an MPS node"),
+        pytest.param(four_nodes(), "1g.5gb", "x1", "MIG mode is off on GPU 0 on node x1", id="MIG mode off"),
+        pytest.param(four_nodes(), "1g.5gb", "nowhere", "Change the pod's node selector", id="no such node"),
+    ],
+)
+def test_the_remedy_is_about_the_node_that_the_pod_names(
+    nodes: list[tuple[NodeView, PlanView]], request_: str, selects: str, words: str
+) -> None:
+    one = pod("a", request_, selector=on(selects) if selects else None)
+    _, message = answer_to(cluster(*nodes, pending=[one]))
+    assert words in message
+    assert selects == "nowhere" or "Change the pod's node selector" not in message
+
+
+def test_free_slices_where_the_profile_may_not_start() -> None:
+    """Of eight slices four to seven are free, and a 4g may start at 0 alone."""
+    gpu = mig(used=[("3g.20gb", 0)])
+    holders = [holder("node-1", "3g.20gb")]
+    reason, message = answer_to(cluster(server("node-1", gpu), pods=holders, pending=[pod("a", "4g.20gb")]))
+    assert reason is UnplacedReason.FRAGMENTED
+    assert "but not where it may start: at memory slice 0." in message
+    assert "contiguously" not in message
+
+
 def test_a_release_that_would_help_is_named() -> None:
     gpu = mig(used=[("7g.40gb", 0)], holder="team/trainer")
     reason, message = answer_to(

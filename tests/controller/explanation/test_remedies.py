@@ -54,7 +54,7 @@ def test_what_a_node_lacks_is_named_with_its_amount(requests: PodView, busy: Pod
 
     assert reason is UnplacedReason.NO_NODE_RESOURCES
     assert words in message
-    assert "Request less, or add a GPU node." in message
+    assert ("Use other host ports" if requests.host_ports else "Request less") + ", or add a GPU node." in message
 
 
 @pytest.mark.parametrize("why", Ineligible)

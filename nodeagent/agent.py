@@ -40,6 +40,10 @@ SOON_SECONDS = 0.1
 PATIENCE_SECONDS = 3.0
 LATER_SECONDS, LONGEST_SECONDS = 1.0, 10.0
 """Between passes in a state that lasts: at first, and once nothing has changed for a while."""
+SETTLED_SECONDS, KEPT_SECONDS = 10.0, 60.0
+"""After so long without any change the reading of a GPU is used for as long as a fault may take to be noticed."""
+WAITING_KEPT_SECONDS = 5.0
+"""The same while something waits, for a process to end, say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +87,11 @@ class Agent:
         self._confirm(result)
         report_seconds = self.reporter.report(result)
         retry_seconds = self.actuator.seconds_to_retry(work.actuated)
+        due_seconds = self.pacing.due_seconds(result, report_seconds, retry_seconds)
+        hardware = self.observer.hardware
+        hardware.keeps_from, hardware.keeps_seconds = self.pacing.keeps(work)
         return PassEnd(
-            due_seconds=self.pacing.due_seconds(result, report_seconds, retry_seconds),
+            due_seconds=due_seconds,
             driver_problem=observation.driver_problem,
             projections=work.advertised.projections or (),
         )
@@ -123,6 +130,11 @@ class Agent:
     def _worked(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
         """On a node that our own device plugin serves."""
         changes = _changes(desired, observation, confirmed, self.actuator.rests)
+        if observation.kept and any(change.moves(observation.readings.config) for change in changes.values()):
+            # Nothing is destroyed, and nothing comes to pods or goes from them, by an earlier reading.
+            observation = self.observer.observe_hardware(observation)
+            desired = self._desired(observation)
+            changes = _changes(desired, observation, confirmed, self.actuator.rests)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids. And
         # without its Node it is not known whether the node is enabled.
         unknown = observation.readings.node is None
@@ -210,6 +222,14 @@ class Pacing:
             seconds.append(LATER_SECONDS)
         self._ages.end_pass()
         return max(min(seconds), 0.0)
+
+    def keeps(self, work: PassWork) -> tuple[float, float]:
+        """From when on, and for how long, readings may be used again. Call it after `due_seconds`."""
+        changes, config = work.changes.values(), work.advertised.config
+        if work.desired.by_nvidia or any(change.moves(config) for change in changes):
+            return 0.0, 0.0
+        settled = all(change.converged for change in changes)
+        return self._found_at + SETTLED_SECONDS, KEPT_SECONDS if settled else WAITING_KEPT_SECONDS
 
     def _unchanged_seconds(self, result: PassResult) -> float:
         """For how long a pass has found the same GPUs, and pods that concern them."""

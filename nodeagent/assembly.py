@@ -80,7 +80,7 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
                 kubelet_start_seconds=settings.kubelet_start_seconds,
                 resources=GpuResources(settings.gpu_resources),
             ),
-            hardware=HardwareReader(driver),
+            hardware=HardwareReader(driver, clock),
             journal=journal,
         ),
         actuator=Actuator(driver, journal, clock=clock, stopping=parts.stopping, forget=parts.delivery.forget),

@@ -5,7 +5,7 @@ of reading is part of the safety: first what the plugin has in force, then the w
 `observed.witnesses`), then the driver. Never changes anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -78,6 +78,8 @@ class Observation:
     """The driver as a whole does not answer: the GPUs are those of the last good observation, each with a problem."""
     processes: Mapping[str, tuple[GpuProcess, ...] | str]
     """By GPU UUID; a text says why they could not be read."""
+    kept: frozenset[str] = frozenset()
+    """GPUs whose reading is an earlier one, by UUID."""
     unfinished: Mapping[str, frozenset[Instance]] = field(default_factory=dict)
     """Placements at which this agent was interrupted, by GPU UUID."""
     disabled: bool = False
@@ -168,8 +170,8 @@ class Observer:
             gpus=hardware.gpus,
             driver_version=hardware.driver_version,
             driver_problem=hardware.problem,
-            # An empty list of processes that cannot be seen would count as proof that none is there.
-            processes={gpu.uuid: found.hidden_processes or gpu.processes for gpu in hardware.gpus if not gpu.problem},
+            kept=hardware.kept,
+            processes=_processes(hardware.gpus, found.hidden_processes),
             handed_out=found.handed_out,
             hidden_processes=found.hidden_processes,
             unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in hardware.gpus},
@@ -185,6 +187,17 @@ class Observer:
         return node is not None and node.enablement_ended and (self.cache.was_ours or handed_back)
 
     def observe_hardware(self, observation: Observation) -> Observation:
-        """The same with the hardware read again, after it was changed."""
-        hardware = self.hardware.read()
-        return replace(observation, gpus=hardware.gpus, driver_problem=hardware.problem)
+        """The same with the hardware read again: before it is changed, and after."""
+        hardware = self.hardware.read(anew=True)
+        return replace(
+            observation,
+            gpus=hardware.gpus,
+            driver_problem=hardware.problem,
+            kept=hardware.kept,
+            processes=_processes(hardware.gpus, observation.hidden_processes),
+        )
+
+
+def _processes(gpus: Iterable[ObservedGpu], hidden: str) -> Mapping[str, tuple[GpuProcess, ...] | str]:
+    # An empty list of processes that cannot be seen would count as proof that none is there.
+    return {gpu.uuid: hidden or gpu.processes for gpu in gpus if not gpu.problem}

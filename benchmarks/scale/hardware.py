@@ -7,7 +7,7 @@ files would give. Everything that these parts do takes no time, but for the kube
 
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.scale.workload import Gpu, model
@@ -67,7 +67,7 @@ class SimulatedDriver(GpuDriver):
     def observe_gpu(self, index: int) -> ObservedGpu:
         return self._observed(index, self._cards[index])
 
-    def observe(self) -> tuple[ObservedGpu, ...]:
+    def observe(self, kept: Iterable[ObservedGpu] = ()) -> tuple[ObservedGpu, ...]:  # noqa: ARG002 - all are kept
         if self._seen is None:
             self._seen = super().observe()
         return self._seen

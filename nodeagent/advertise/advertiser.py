@@ -137,8 +137,8 @@ class Advertiser:
 
     def advertise(self, observation: Observation, changes: Collection[GpuChange]) -> Advertised:
         self._refused_seconds = 0.0
-        closed = observation.driver_closed
-        faults = Faults() if closed else self._faults.judge(observation.gpus, observation.driver_problem)
+        gpus, problem = observation.gpus, observation.driver_problem
+        faults = Faults() if observation.driver_closed else self._faults.judge(gpus, problem, observation.kept)
         pending, delivery = self._push(observation, changes, faults)
         readings = replace(
             observation.readings,

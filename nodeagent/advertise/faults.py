@@ -7,7 +7,7 @@ was listed as Unhealthy stays so until good readings have lasted, also those of 
 Must never withdraw: as Unhealthy the devices keep their ids, the Node its capacity, and pods what they hold.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from nodeagent.hardware.driver import DriverError, DriverHangsError, Health, ObservedGpu
@@ -47,8 +47,10 @@ class FaultBook:
         self._bad_since: dict[str, float] = {}
         self._good_since: dict[str, float] = {}
 
-    def judge(self, gpus: Iterable[ObservedGpu], problem: DriverError | None = None) -> Faults:
-        """`problem`: the driver as a whole does not answer."""
+    def judge(
+        self, gpus: Iterable[ObservedGpu], problem: DriverError | None = None, kept: Collection[str] = ()
+    ) -> Faults:
+        """`problem`: the driver as a whole does not answer. `kept`: GPUs whose reading is an earlier one."""
         now, found = self._clock(), {gpu.uuid: gpu for gpu in gpus}
         patience = {uuid: seconds for uuid, gpu in found.items() if (seconds := _patience(gpu)) is not None}
         if problem is not None:
@@ -57,7 +59,7 @@ class FaultBook:
         if UNKNOWN_GPUS in self._ill:
             self._ill.update(found.keys() - self._good_at.keys())  # now it is known which these are
         good = {*found, UNKNOWN_GPUS} - patience.keys()
-        self._good_at.update(dict.fromkeys(good, now))
+        self._good_at.update(dict.fromkeys(good.difference(kept), now))
         self._good_since = {uuid: self._good_since.get(uuid, now) for uuid in good}
         self._ill = {uuid for uuid in self._ill if now - self._good_since.get(uuid, now) < WELL_SECONDS}
         self._ill.update(patience)

@@ -5,6 +5,7 @@
 call, so that a journal entry can come before each. Nothing here decides what may be changed.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -132,7 +133,7 @@ class ObservedGpu:
 class GpuDriver(Protocol):
     """One call at a time for each GPU. Every method may raise DriverError.
 
-    Subclasses inherit `observe`, which goes through the GPUs one after another.
+    Subclasses inherit `observe`, which goes through the GPUs one after another, and `still`.
     """
 
     def version(self) -> str:
@@ -150,9 +151,15 @@ class GpuDriver(Protocol):
     def release(self) -> None:
         """Close the driver, so that it can be unloaded. The next call opens it again."""
 
-    def observe(self) -> tuple[ObservedGpu, ...]:
-        """All GPUs, by index; one that cannot be read comes with a `problem`."""
-        return tuple(self.observe_gpu(index) for index in range(self.count()))
+    def still(self, gpu: ObservedGpu) -> ObservedGpu:
+        """The same reading where the GPU is still there, else a new one."""
+        return self.observe_gpu(gpu.index)
+
+    def observe(self, kept: Iterable[ObservedGpu] = ()) -> tuple[ObservedGpu, ...]:
+        """All GPUs, by index; one that cannot be read comes with a `problem`. `kept` are readings to be used again."""
+        readings = {gpu.index: gpu for gpu in kept}
+        indexes = range(self.count())
+        return tuple(self.still(readings[i]) if i in readings else self.observe_gpu(i) for i in indexes)
 
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
         """Take exactly this placement; returns the id of the GPU instance."""

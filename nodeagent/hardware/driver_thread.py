@@ -130,10 +130,10 @@ class ThreadedDriver(GpuDriver):
         return self._run(self._node, "counting the GPUs", self._driver.count)
 
     def observe_gpu(self, index: int) -> ObservedGpu:
-        return self._observed({index})[0]
+        return self._observed({index}, {})[0]
 
-    def observe(self) -> tuple[ObservedGpu, ...]:
-        return self._observed(range(self.count()))
+    def observe(self, kept: Iterable[ObservedGpu] = ()) -> tuple[ObservedGpu, ...]:
+        return self._observed(range(self.count()), {gpu.index: gpu for gpu in kept})
 
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
         what = f"listing the processes on GPU {gpu.index}"
@@ -181,10 +181,10 @@ class ThreadedDriver(GpuDriver):
         found = [hanging for hanging in gpus if hanging is not None]
         return min(found, key=lambda hanging: hanging.seconds) if found and len(found) == len(gpus) else None
 
-    def _observed(self, indexes: Iterable[int]) -> tuple[ObservedGpu, ...]:
-        answers = self._run_all(
-            {index: (f"reading GPU {index}", partial(self._driver.observe_gpu, index)) for index in indexes}
-        )
+    def _observed(self, indexes: Iterable[int], kept: Mapping[int, ObservedGpu]) -> tuple[ObservedGpu, ...]:
+        driver = self._driver
+        calls = {i: partial(driver.still, kept[i]) if i in kept else partial(driver.observe_gpu, i) for i in indexes}
+        answers = self._run_all({index: (f"reading GPU {index}", call) for index, call in calls.items()})
         found = []
         for index, answer in sorted(answers.items()):
             if isinstance(answer, DriverGoneError):

@@ -59,10 +59,7 @@ class NvmlDriver(GpuDriver):
     def version(self) -> str:
         with attempt("reading the driver's version"):
             self._initialise()
-            try:
-                return str(optional(NVML.nvmlSystemGetDriverVersion) or "")
-            except UnicodeDecodeError:
-                return ""
+            return str(optional(NVML.nvmlSystemGetDriverVersion) or "")
 
     def count(self) -> int:
         try:
@@ -92,6 +89,14 @@ class NvmlDriver(GpuDriver):
                 health_message=problem,
                 problem=problem,
             )
+
+    def still(self, gpu: ObservedGpu) -> ObservedGpu:
+        try:
+            with attempt(f"reading GPU {gpu.index}"):
+                NVML.nvmlDeviceGetHandleByIndex(gpu.index)
+        except DriverError:
+            return self.observe_gpu(gpu.index)
+        return gpu
 
     def processes(self, gpu: ObservedGpu) -> tuple[GpuProcess, ...]:
         with attempt(f"listing the processes on GPU {gpu.index}"):

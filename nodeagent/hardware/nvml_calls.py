@@ -46,15 +46,9 @@ NO_LIBRARY = (
     "no driver is in the agent's container: install NVIDIA's driver on the node, and set the chart's value "
     "nodes.runtimeClassName to nvidia where NVIDIA's container runtime is not the node's default one"
 )
-MISSING = (
-    NVML.NVMLError_NotSupported,
-    NVML.NVMLError_InvalidArgument,
-    NVML.NVMLError_NoPermission,
-    NVML.NVMLError_NotFound,
-    NVML.NVMLError_FunctionNotFound,
-    NVML.NVMLError_ArgumentVersionMismatch,
-    NVML.NVMLLibraryMismatchError,
-)
+MISSING_CODES = ["NotSupported", "InvalidArgument", "NoPermission", "NotFound", "FunctionNotFound"]
+MISSING_ERRORS = tuple(getattr(NVML, f"NVMLError_{code}") for code in [*MISSING_CODES, "ArgumentVersionMismatch"])
+MISSING = (*MISSING_ERRORS, NVML.NVMLLibraryMismatchError, UnicodeDecodeError)
 """What a driver answers that does not have an optional answer."""
 ERRORS = {getattr(NVML, f"NVML_ERROR_{code}"): kind for kind, codes in _CODES.items() for code in codes}
 

@@ -74,20 +74,12 @@ class MigReader:
 
     def instances(self, gpu_uuid: str, handle: Any) -> tuple[tuple[GpuInstance, ...], dict[Ids, Any]]:
         """The GPU instances of a GPU in MIG mode, by placement, and the handles of their MIG devices."""
-        present = [
-            (spec, instance, NVML.nvmlGpuInstanceGetInfo(instance))
-            for spec in self.profiles(gpu_uuid, handle, enabled=True)
-            for instance in listed(
-                NVML.c_nvmlGpuInstance_t, partial(NVML.nvmlDeviceGetGpuInstances, handle, spec.profile_id)
-            )
-        ]
+        present = list(self._present(gpu_uuid, handle))
         compute = {
             (int(info.id), compute_id): profile
             for spec, instance, info in present
             for compute_id, profile in _compute_instances(self._compute_profiles_of(gpu_uuid, spec, instance), instance)
         }
-        for _, _, info in present:
-            believed(info.placement.start + info.placement.size, "memory slices", ROOM)
         devices = mig_devices(handle, compute)
         uuids = {ids: _uuid(device) for ids, device in devices.items()}
         found = [
@@ -109,6 +101,20 @@ class MigReader:
             for spec, instance, info in present
         ]
         return tuple(sorted(found, key=lambda instance: instance.placed)), devices
+
+    def _present(self, gpu_uuid: str, handle: Any) -> Iterator[tuple[ProfileSpec, Any, Any]]:
+        """Profile, handle and info of each GPU instance. Not asked for is a profile that has no place left."""
+        taken: list[Instance] = []
+        for spec in self.profiles(gpu_uuid, handle, enabled=True):
+            places = [Instance(start=start, size=spec.size, profile=spec.name) for start in spec.starts]
+            if places and all(any(place.mask & other.mask for other in taken) for place in places):
+                continue
+            call = partial(NVML.nvmlDeviceGetGpuInstances, handle, spec.profile_id)
+            for instance in listed(NVML.c_nvmlGpuInstance_t, call):
+                info = NVML.nvmlGpuInstanceGetInfo(instance)
+                believed(info.placement.start + info.placement.size, "memory slices", ROOM)
+                taken.append(Instance(start=info.placement.start, size=info.placement.size, profile=spec.name))
+                yield spec, instance, info
 
     def gpu_instance(self, gpu_uuid: str, handle: Any, observed: GpuInstance) -> Any:
         """The handle of an instance that was observed. Raises ChangedError where another one has its id by now.

@@ -1,14 +1,17 @@
 """Reads the GPUs of the node, and remembers the last ones that could be read for while the driver does not answer.
 
 Takes a driver, returns a `Hardware`: a driver that does not answer as a whole gives the GPUs of before, each with that
-problem and without instances, so that none of them is believed to be empty. Changes nothing.
+problem and without instances, so that none of them is believed to be empty. A GPU in MIG mode takes dozens of calls,
+which slow down what runs on it: while nothing is to be done its good reading is used again for as long as the agent
+says, if the GPU is still there. Must never do so for a reading on which a change would rest. Changes nothing.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kube.change_log import ChangeLog
-from nodeagent.hardware.driver import DriverClosedError, DriverClosingError, DriverError, GpuDriver, ObservedGpu
+from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuDriver, Health, ObservedGpu
 
 log = logging.getLogger(__name__)
 
@@ -21,26 +24,39 @@ class Hardware:
     driver_version: str
     problem: DriverError | None
     """The driver as a whole does not answer."""
+    kept: frozenset[str] = frozenset()
+    """UUIDs of the GPUs whose reading is an earlier one."""
 
 
 class HardwareReader:
-    def __init__(self, driver: GpuDriver) -> None:
-        self._driver = driver
+    def __init__(self, driver: GpuDriver, clock: Callable[[], float]) -> None:
+        self._driver, self._clock = driver, clock
         self._gpus: tuple[ObservedGpu, ...] = ()
+        self._read_at: dict[str, float] = {}
+        self.keeps_from, self.keeps_seconds = 0.0, 0.0
+        """From when on, and for how long, a reading may be used again."""
         self._driver_version = ""
         self._change_log = ChangeLog(log)
 
-    def read(self, *, closed_for: str = "") -> Hardware:
+    def read(self, *, closed_for: str = "", anew: bool = False) -> Hardware:
         """`closed_for` is why the driver is closed now, and not opened again."""
         if closed_for:
             return self._unread(self._close(closed_for))
         try:
             self._driver_version = self._driver_version or self._driver.version()
-            self._gpus = self._driver.observe()
+            before = () if anew else tuple(gpu for gpu in self._gpus if self._may_keep(gpu))
+            self._gpus = self._driver.observe(before)
         except DriverError as error:
             return self._unread(error)
         self._change_log.warn("")
-        return Hardware(gpus=self._gpus, driver_version=self._driver_version, problem=None)
+        kept = frozenset(gpu.uuid for gpu in self._gpus if any(gpu is other for other in before))
+        self._read_at.update((gpu.uuid, self._clock()) for gpu in self._gpus if gpu.uuid not in kept)
+        return Hardware(gpus=self._gpus, driver_version=self._driver_version, problem=None, kept=kept)
+
+    def _may_keep(self, gpu: ObservedGpu) -> bool:
+        good = not gpu.problem and gpu.health is Health.OK and not isinstance(gpu.processes, str)
+        now, read_at = self._clock(), self._read_at[gpu.uuid]
+        return gpu.mig_enabled and good and now >= self.keeps_from and now - read_at < self.keeps_seconds
 
     def _close(self, why: str) -> DriverClosedError:
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from crds.v1alpha1.names import Reason
 from nodeagent.desired.target import Disabled, MigTarget, MpsTarget, Refused, Target, Unchanged, WholeTarget
-from nodeagent.handover.config import DeviceKind
+from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mps_partition, whole
 from nodeagent.observed.usage import Use, Verdict
@@ -55,6 +55,12 @@ class GpuChange:
     def converged(self) -> bool:
         """The GPU has what the target demands, and nothing else."""
         return not (self.acts or self.withdraw or self.blocking or self.missing or self.kept or self.differs)
+
+    def moves(self, config: PluginConfig) -> bool:
+        """Whether it would change the GPU, or what is advertised of it by this config."""
+        listed = {device for device in config.advertised() if device.gpu == self.gpu.uuid}
+        withdrawn = {d.id for d in config.devices if d.gpu == self.gpu.uuid}.intersection(config.withdrawn)
+        return self.acts or {p.device for p in self.advertise} != listed or {p.id for p in self.withdraw} != withdrawn
 
     @property
     def hardware_differs(self) -> bool:

@@ -11,7 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kube.change_log import ChangeLog
-from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuDriver, Health, ObservedGpu
+from nodeagent.hardware.driver import (
+    DriverClosedError,
+    DriverClosingError,
+    DriverError,
+    GpuDriver,
+    Health,
+    ObservedGpu,
+)
 
 log = logging.getLogger(__name__)
 

@@ -94,8 +94,8 @@ CALLS = (
     ),
     *_calls(Kind.CHANGING, "a change", "nvmlDeviceSetComputeMode", whole=True),
 )
-CLOSES = "nvmlShutdown"
-"""Called when everything is withdrawn."""
+ELSEWHERE = ("nvmlShutdown", "nvmlDeviceGetVirtualizationMode")
+"""Called when everything is withdrawn, and to explain why a GPU that is read as broken is so."""
 CODES = tuple(code for code in Status if code is not Status.SUCCESS)
 GONE = (
     Status.UNINITIALIZED,

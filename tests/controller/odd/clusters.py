@@ -96,7 +96,7 @@ def run(one: Case) -> tuple[list[str], Cost]:
 
 def _with_dra(snapshot: Snapshot) -> Snapshot:
     """What DRA serves is there as if nodes had it."""
-    served = dict.fromkeys(sorted(snapshot.context.dra_resources), 1_000)
+    served = dict.fromkeys(sorted(snapshot.context.dra_resources), 2**63)
     nodes = tuple(replace(node, allocatable={**node.allocatable, **served}) for node in snapshot.nodes)
     return replace(snapshot, nodes=nodes)
 

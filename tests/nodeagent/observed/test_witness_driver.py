@@ -55,8 +55,8 @@ def test_a_client_that_only_the_driver_knows_is_information(world: World) -> Non
 
     world.settle()
 
-    assert world.layout() == "3g.40gb at 0"
-    assert world.found() == ("WaitingForRelease", "WaitingForRelease")
+    assert world.layout() == "3g.40gb at 0, 3g.40gb at 4", "the driver refused one, so neither is torn down"
+    assert world.found() == ("WaitingForRelease", "HeldOpen")
     assert world.condition("Stalled")["status"] == "False"
 
     processes.detach(world.machine, 99)

@@ -16,6 +16,7 @@ from nodeagent.advertise.free_marks import FreeMarks
 from nodeagent.advertise.taint import NodeGuard, NodeWriting
 from nodeagent.agent import Agent, Pacing
 from nodeagent.cache import NodeCache
+from nodeagent.cdi.device_numbers import numbers_of, read_device_numbers
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.hardware.reading import HardwareReader
@@ -25,6 +26,7 @@ from nodeagent.nvidia.own_plugin import OwnPlugin
 from nodeagent.nvidia.signals import HangUpCall
 from nodeagent.nvidia.switch import Switch
 from nodeagent.observation import Observer
+from nodeagent.observed.ends import EndBook, FreshPods, ProcessReader
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.witnesses import KubeletReader, Witnesses
 from nodeagent.report.driver_clients import DriverClients
@@ -49,6 +51,8 @@ class Parts:
     file: ConfigFile
     journal: Journal
     holdings: Holdings
+    processes: ProcessReader
+    fresh_pods: FreshPods
     node: NodeWriting
     delivery: ContainerDelivery
     reporter: Reporter
@@ -62,6 +66,7 @@ class Parts:
 def assemble(parts: Parts, settings: Settings) -> Agent:
     """The agent of one node."""
     clock, cache, driver, file, journal = parts.clock, parts.cache, parts.driver, parts.file, parts.journal
+    hardware = HardwareReader(driver, clock)
     guard = NodeGuard(parts.node, write_allocatable=settings.write_allocatable, clock=clock)
     modes = ComputeModes(driver, parts.state.compute_modes, exclusive=settings.mps_exclusive_process)
     confirmer = Confirmer(
@@ -77,10 +82,17 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
                 parts.kubelet,
                 parts.holdings,
                 parts.state.plugin,
+                EndBook(
+                    parts.processes,
+                    parts.fresh_pods,
+                    lambda ids: numbers_of(ids, hardware.gpus, read_device_numbers(settings.proc_dir)),
+                    clock=clock,
+                    slack_seconds=settings.release_slack_seconds,
+                ),
                 kubelet_start_seconds=settings.kubelet_start_seconds,
                 resources=GpuResources(settings.gpu_resources),
             ),
-            hardware=HardwareReader(driver, clock),
+            hardware=hardware,
             journal=journal,
         ),
         actuator=Actuator(driver, journal, clock=clock, stopping=parts.stopping, forget=parts.delivery.forget),

@@ -150,7 +150,7 @@ class Observer:
     def observe(self) -> Observation:
         """Read everything, in the order that the module's docstring gives."""
         plan, loaded = self.cache.plan.get(), self.plugin.loaded()
-        found = self.witnesses.read(self.cache.pods.observed)
+        found = self.witnesses.read(self.cache.pods)
         node, plugin = self.cache.node.get(), found.pods.device_plugin
         hardware = self.hardware.read(closed_for=node.closes_driver if node is not None else "")
         return Observation(

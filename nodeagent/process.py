@@ -40,10 +40,12 @@ from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.health import Health, Passes
 from nodeagent.nvidia.hang_up import HangUp
+from nodeagent.observed.fresh import fresh_uids
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
 from nodeagent.observed.node import parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
+from nodeagent.observed.processes import Processes
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.publish import StatusFailures, StatusWriter
 from nodeagent.report.reporter import Reporter
@@ -70,9 +72,7 @@ class AgentProcess:
         self._state = StateDir(settings.state_dir)
         self._lock = self._state.lock()
         self._passes, self._driver_loss = Passes(time.monotonic), DriverLoss(time.monotonic)
-        self._cache = NodeCache(
-            PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds), wake=self._wake.set
-        )
+        self._cache = NodeCache(PodBook(clock=time.monotonic), wake=self._wake.set)
         self._driver = ThreadedDriver(driver, timeout_seconds=settings.driver_timeout_seconds)
         self._kubelet = Kubelet(
             settings.kubelet_dir,
@@ -144,7 +144,11 @@ class AgentProcess:
                 kubelet=self._kubelet,
                 file=ConfigFile(state.plugin, boot_id=boot_id()),
                 journal=Journal(state.journal),
-                holdings=Holdings(state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
+                holdings=Holdings(
+                    state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds, boot_id=boot_id()
+                ),
+                processes=Processes(settings.proc_dir),
+                fresh_pods=lambda: fresh_uids(self._api, self._node_name, self._budget),
                 node=NodeWriter(self._api, self._node_name, self._cache.node, self._budget, clock=clock),
                 delivery=self._build_delivery(),
                 reporter=self._build_reporter(),

@@ -33,7 +33,8 @@ class Settings(Section):
     kubelet_start_seconds: Seconds = 60.0
     """How long after a kubelet start its List of pods is not believed: it is empty at first. 0 only in a sandbox."""
     release_slack_seconds: Seconds = 30.0
-    """A pod that vanished without having ended keeps its devices for its grace period and this long."""
+    """Where the agent does not see the processes that pods leave, a pod that vanished without having ended keeps its
+    devices for its grace period and this long; else it keeps them while a process of it is left."""
     gpu_resources: tuple[Annotated[str, Field(min_length=1, max_length=317)], ...] = ()
     """Further extended resources by which pods hold this node's GPUs through another device plugin. Known are
     nvidia.com/gpu*, nvidia.com/mig-*, mig.das.com/* and aliyun.com/gpu-mem. While a pod has a device id of one of these

@@ -13,7 +13,7 @@ from sandbox.driver import processes
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.machine import observe
 from sandbox.driver.processes import UnknownDeviceError
-from sandbox.driver.procfs import MAJORS, capability_minor
+from sandbox.driver.procfs import MAJORS, capability_minor, hide_process, proc_of, show_process
 from sandbox.kubelet.runtime import ContainerHooks, ContainerRecord
 from sandbox.mps import clients
 from sandbox.mps.clients import NoDaemonError
@@ -28,11 +28,14 @@ class GpuContainers(ContainerHooks):
 
     def __init__(self, machine: Path) -> None:
         self._machine = machine
+        show_process(proc_of(machine), 1)
 
     def container_started(self, container: ContainerRecord) -> str | None:
         """None, or why the container cannot start."""
         devices, pipe = self._given(container)
+        show_process(proc_of(self._machine), container.pid, container.request.pod_uid)
         if container.request.options.nodes and not devices:
+            self.container_stopped(container)
             return "CUDA finds no device: the container has no device node of one"
         try:
             for uuid in devices:
@@ -49,6 +52,7 @@ class GpuContainers(ContainerHooks):
 
     def container_stopped(self, container: ContainerRecord) -> None:
         """Its processes are gone."""
+        hide_process(proc_of(self._machine), container.pid)
         devices, pipe = self._given(container)
         if devices or container.request.options.nodes:
             processes.detach(self._machine, container.pid)

@@ -36,6 +36,7 @@ from nodeagent.handover.config import DeviceListStrategy, Loaded, write_loaded
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import NodePod, PodBook, parse_pod
+from nodeagent.observed.processes import Processes
 from nodeagent.process import LEAST_PAUSE_SECONDS
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.publish import StatusFailures, StatusWriter
@@ -90,7 +91,7 @@ class SimulatedNode:
         self._state = StateDir(root / name)
         self._state.plugin.directory.mkdir(parents=True)
         self._passing = Job(self._pass, pause_seconds=LEAST_PAUSE_SECONDS)
-        pods = PodBook(clock=time.monotonic, slack_seconds=settings.release_slack_seconds)
+        pods = PodBook(clock=time.monotonic)
         self._cache = NodeCache(pods, wake=partial(timetable.wake, self._passing))
         self._kubelet = SimulatedKubelet()
         self._driver = SimulatedDriver(gpus, self._kubelet)
@@ -122,6 +123,8 @@ class SimulatedNode:
                 file=self._file,
                 journal=Journal(state.journal),
                 holdings=Holdings(state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds),
+                processes=Processes(),
+                fresh_pods=tuple,
                 node=NodeWriter(self._api, self.name, self._cache.node, self._budget, clock=clock),
                 delivery=ContainerDelivery(publisher, strategy=DeviceListStrategy.ENVVAR, containerd=dict, clock=clock),
                 reporter=self._build_reporter(),

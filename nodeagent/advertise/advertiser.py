@@ -18,6 +18,7 @@ from nodeagent.advertise.config_file import (
     capacities,
     counts,
     more_unhealthy,
+    occupy,
     render,
     understood,
     withdraw_all,
@@ -179,7 +180,7 @@ class Advertiser:
             driver_version=observation.driver_version,
             doomed=[instance for change in changes for instance in change.destroy],
         )
-        config = understood(delivery.apply(config), readings.loaded)
+        config = understood(occupy(delivery.apply(config), observation.usage.left), readings.loaded)
         rival = self.rival(observation)
         recalled = "" if rival else _recalled(observation, config)
         if rival or recalled or observation.disabled:

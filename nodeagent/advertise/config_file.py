@@ -102,6 +102,12 @@ def more_unhealthy(config: PluginConfig, ids: Iterable[str]) -> PluginConfig:
     return replace(config, unhealthy=tuple(sorted(listed.intersection(ids).union(config.unhealthy))))
 
 
+def occupy(config: PluginConfig, ids: Iterable[str]) -> PluginConfig:
+    """The same devices; no pod gets one of `ids`, and no container starts with it."""
+    listed = {device.id for device in config.devices}
+    return replace(more_unhealthy(config, ids), occupied=tuple(sorted(listed.intersection(ids))))
+
+
 def counts(config: PluginConfig) -> dict[str, int]:
     """Healthy devices per resource, as the Node's allocatable counts them; zero where there is none."""
     return _counted(config, config.healthy())

@@ -7,11 +7,13 @@ guess.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
+
+from nodeagent.hardware.driver import ObservedGpu
 
 Capability: TypeAlias = tuple[int, int, int | None]
 """Minor of the GPU, GPU instance, compute instance (None: the GPU instance itself)."""
@@ -40,6 +42,27 @@ class DeviceNumbers:
     def major(self, name: str) -> int | None:
         """As /proc/devices has it."""
         return self.majors.get(name, self.majors.get(_EARLIER_NAMES.get(name, "")))
+
+
+def numbers_of(
+    ids: Iterable[str], gpus: Collection[ObservedGpu], known: DeviceNumbers
+) -> frozenset[tuple[int, int]] | None:
+    """Major and minor of the device files behind these ids; None where a GPU that may be meant cannot be read."""
+    found: set[tuple[int | None, int | None]] = set()
+    for device_id in ids:
+        whole = {(known.major("nvidia"), gpu.minor) for gpu in gpus if gpu.uuid and gpu.uuid in device_id}
+        parts = {
+            (known.major("nvidia-caps"), minor)
+            for gpu in gpus
+            for instance in gpu.instances
+            if any(compute.uuid in device_id for compute in instance.compute)
+            for (gpu_minor, gi, _), minor in known.capabilities.items()
+            if (gpu_minor, gi) == (gpu.minor, instance.id)
+        }
+        if not whole | parts and (not gpus or any(gpu.problem for gpu in gpus)):
+            return None
+        found |= whole | parts
+    return frozenset((major, minor) for major, minor in found if major is not None and minor is not None)
 
 
 def read_device_numbers(proc: Path) -> DeviceNumbers:

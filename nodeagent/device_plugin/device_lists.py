@@ -9,7 +9,7 @@ the device any more crashes (seen with 1.36).
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -91,9 +91,15 @@ class DeviceLists:
             return tuple(sorted(self._listings))
 
     def needs_pre_start(self, resource: str) -> bool:
-        """Whether a daemon must be up before a container of this resource starts."""
+        """Whether a daemon must be up, or a process gone, before a container of this resource starts."""
         with self._condition:
-            return any(d.kind is DeviceKind.MPS and d.resource == resource for d in self._config.devices)
+            mine = [device for device in self._config.devices if device.resource == resource]
+            return any(d.kind is DeviceKind.MPS or d.id in self._config.occupied for d in mine)
+
+    def occupied(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of which a process of an earlier holder is left."""
+        with self._condition:
+            return tuple(sorted(set(self._config.occupied).intersection(ids)))
 
     def set_unready(self, gpus: Collection[str]) -> None:
         """MPS slices of these GPUs are listed as unhealthy: a client without its daemon would run without limits."""

@@ -10,9 +10,10 @@ import contextlib
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection
 
-from nodeagent.handover.config import Allocation, PluginFiles, read_ledger, write_ledger
+from nodeagent.handover.config import Allocation, LedgerMark, PluginFiles, read_ledger, read_ledger_mark, write_ledger
 from nodeagent.handover.files import Unreadable
 
 FORGET_SECONDS = 86400.0
@@ -30,6 +31,9 @@ class Ledger:
             self.problem = f"{found}; kept aside as {files.lost_ledger.name}, earlier Allocates are not known"
             found = None
         self._latest = {entry.id: entry for entry in found or ()}
+        book, writes = read_ledger_mark(files)
+        # A record that was begun anew is told from an earlier one by its name, one that was put back by the count.
+        self._mark = LedgerMark(book or uuid.uuid4().hex, writes)
 
     def record(self, resource: str, ids: Collection[str]) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out."""
@@ -43,14 +47,6 @@ class Ledger:
         with self._lock, contextlib.suppress(OSError):
             self._write(self._latest)
 
-    def _write(self, latest: dict[str, Allocation]) -> None:
-        try:
-            write_ledger(self._files, latest.values())
-        except OSError as error:
-            self.unwritable = f"the ledger of allocations cannot be written, so no pod gets a device: {error}"
-            raise
-        self._latest, self.unwritable = latest, ""
-
     def forget(self, known: Collection[str]) -> None:
         """Drop old entries of ids that are neither advertised nor withdrawn any more."""
         oldest = self._clock() - FORGET_SECONDS
@@ -58,12 +54,20 @@ class Ledger:
             kept = {id_: entry for id_, entry in self._latest.items() if id_ in known or entry.at >= oldest}
             if len(kept) < len(self._latest):
                 try:
-                    write_ledger(self._files, kept.values())
+                    self._write(kept)
                 except OSError as error:
                     # A longer ledger does no harm; a plugin that ends takes every device from the kubelet.
                     log.warning("old Allocates stay in the ledger, it cannot be written: %s", error)
                     return
-                self._latest = kept
+
+    def _write(self, latest: dict[str, Allocation]) -> None:
+        mark = self._mark._replace(writes=self._mark.writes + 1)
+        try:
+            write_ledger(self._files, latest.values(), mark)
+        except OSError as error:
+            self.unwritable = f"the ledger of allocations cannot be written, so no pod gets a device: {error}"
+            raise
+        self._latest, self._mark, self.unwritable = latest, mark, ""
 
     def of_this_boot(self) -> tuple[Allocation, ...]:
         """No pod outlives the boot in which it got its device."""

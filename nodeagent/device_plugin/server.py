@@ -2,7 +2,8 @@
 
 Takes the kubelet's calls, returns lists, answers and refusals. Allocate writes the ledger and answers at once, because
 it blocks the kubelet's only sync loop; PreStartContainer, which the kubelet retries, refuses while no MPS daemon is
-there. Tracks its own streams, because the kubelet never opens one again by itself.
+there, or while a process of an earlier holder is. Tracks its own streams, because the kubelet never opens one again by
+itself.
 """
 # ruff: noqa: N802, ARG002 - the protocol's method names and signatures
 
@@ -143,6 +144,11 @@ class ResourceServer(rpc.DevicePluginServicer):
     def PreStartContainer(
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
+        if occupied := self._lists.occupied(request.devices_ids):
+            context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                f"a process of a pod that was deleted by force still has {occupied[0]}. This is tried again.",
+            )
         devices = [self._lists.device(id_) for id_ in request.devices_ids]
         gpus = {device.gpu for device in devices if device is not None and device.kind is DeviceKind.MPS}
         for gpu in sorted(gpus):

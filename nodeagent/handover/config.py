@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter, with_config
 
@@ -61,6 +61,7 @@ class PluginConfig:
     devices: tuple[Device, ...] = ()
     withdrawn: tuple[str, ...] = ()  # ids that are not advertised and that Allocate refuses, listed above or not
     unhealthy: tuple[str, ...] = ()  # ids that are listed as Unhealthy: who holds one keeps it, no pod gets one
+    occupied: tuple[str, ...] = ()  # ids with which no container starts: a process of an earlier holder is left
     boot_id: str = ""  # of the node when this was written; no part of the hash, for it does not belong to the contents
     generation: int = field(default=0, compare=False)  # of the plan when this was written, for the plugin's log alone
     device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
@@ -168,16 +169,32 @@ class _ConfigFile:
     devices: tuple[Device, ...]
     withdrawn: tuple[str, ...]
     unhealthy: tuple[str, ...] = ()
+    occupied: tuple[str, ...] = ()
     boot_id: str = ""
     generation: int = 0
     device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
     version: Literal[1]
 
 
+class LedgerMark(NamedTuple):
+    """Which ledger it is, and how often it was written: what was begun anew, or put back, does not follow."""
+
+    book: str
+    writes: int
+
+    def follows(self, earlier: "LedgerMark") -> bool:
+        return earlier.book in ("", self.book) and self.writes >= earlier.writes
+
+
+NO_LEDGER = LedgerMark("", 0)
+
+
 @with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LedgerFile:
     allocations: tuple[Allocation, ...]
+    book: str = ""
+    writes: int = 0
     version: Literal[1]
 
 
@@ -204,6 +221,7 @@ def write_config(files: PluginFiles, config: PluginConfig) -> None:
         devices=config.devices,
         withdrawn=config.withdrawn,
         unhealthy=config.unhealthy,
+        occupied=config.occupied,
         boot_id=config.boot_id,
         generation=config.generation,
         device_list_strategy=config.device_list_strategy,
@@ -233,7 +251,7 @@ def read_config(files: PluginFiles) -> PluginConfig | Unreadable | None:
     elif found.hash != config.hash:
         reason = f"hash is {found.hash!r}, the contents have {config.hash}"
     else:
-        return config
+        return replace(config, occupied=found.occupied)
     return Unreadable(path=files.config, reason=reason)
 
 
@@ -245,11 +263,17 @@ def read_loaded(files: PluginFiles) -> Loaded | Unreadable | None:
     return read_json(files.loaded, _LOADED)
 
 
-def write_ledger(files: PluginFiles, allocations: Iterable[Allocation]) -> None:
+def write_ledger(files: PluginFiles, allocations: Iterable[Allocation], mark: LedgerMark = NO_LEDGER) -> None:
     ordered = tuple(sorted(allocations, key=lambda entry: entry.id))
-    write_json(files.ledger, _LEDGER, _LedgerFile(allocations=ordered, version=1))
+    body = _LedgerFile(allocations=ordered, book=mark.book, writes=mark.writes, version=1)
+    write_json(files.ledger, _LEDGER, body)
 
 
 def read_ledger(files: PluginFiles) -> tuple[Allocation, ...] | Unreadable | None:
     found = read_json(files.ledger, _LEDGER)
     return found.allocations if isinstance(found, _LedgerFile) else found
+
+
+def read_ledger_mark(files: PluginFiles) -> LedgerMark:
+    found = read_json(files.ledger, _LEDGER)
+    return LedgerMark(found.book, found.writes) if isinstance(found, _LedgerFile) else NO_LEDGER

@@ -38,7 +38,8 @@ class Hardware:
 class HardwareReader:
     def __init__(self, driver: GpuDriver, clock: Callable[[], float]) -> None:
         self._driver, self._clock = driver, clock
-        self._gpus: tuple[ObservedGpu, ...] = ()
+        self.gpus: tuple[ObservedGpu, ...] = ()
+        """The last ones that could be read."""
         self._read_at: dict[str, float] = {}
         self.keeps_from, self.keeps_seconds = 0.0, 0.0
         """From when on, and for how long, a reading may be used again."""
@@ -51,14 +52,14 @@ class HardwareReader:
             return self._unread(self._close(closed_for))
         try:
             self._driver_version = self._driver_version or self._driver.version()
-            before = () if anew else tuple(gpu for gpu in self._gpus if self._may_keep(gpu))
-            self._gpus = self._driver.observe(before)
+            before = () if anew else tuple(gpu for gpu in self.gpus if self._may_keep(gpu))
+            self.gpus = self._driver.observe(before)
         except DriverError as error:
             return self._unread(error)
         self._change_log.warn("")
-        kept = frozenset(gpu.uuid for gpu in self._gpus if any(gpu is other for other in before))
-        self._read_at.update((gpu.uuid, self._clock()) for gpu in self._gpus if gpu.uuid not in kept)
-        return Hardware(gpus=self._gpus, driver_version=self._driver_version, problem=None, kept=kept)
+        kept = frozenset(gpu.uuid for gpu in self.gpus if any(gpu is other for other in before))
+        self._read_at.update((gpu.uuid, self._clock()) for gpu in self.gpus if gpu.uuid not in kept)
+        return Hardware(gpus=self.gpus, driver_version=self._driver_version, problem=None, kept=kept)
 
     def _may_keep(self, gpu: ObservedGpu) -> bool:
         good = not gpu.problem and gpu.health is Health.OK and not isinstance(gpu.processes, str)
@@ -75,5 +76,5 @@ class HardwareReader:
     def _unread(self, error: DriverError) -> Hardware:
         self._change_log.warn(f"driver: {error}")
         self._driver_version = ""  # a different one may come back
-        gpus = tuple(replace(gpu, problem=str(error), instances=()) for gpu in self._gpus)
+        gpus = tuple(replace(gpu, problem=str(error), instances=()) for gpu in self.gpus)
         return Hardware(gpus=gpus, driver_version="", problem=error)

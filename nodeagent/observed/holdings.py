@@ -3,8 +3,8 @@
 Takes the readings of each pass, returns `Votes`. It remembers the ids that pods were observed with, because a List that
 lost a pod shows nothing of its containers. It doubts an id that a pod's entry in the List has lost, because that entry
 has no UID and may be that of a new pod of the same name; an answered Allocate until its pod was observed or its time
-ran out; and everything for a while after a record was lost. It believes the checkpoint's entries of pods that were not
-observed to end. Must be on disk before anything is destroyed on its evidence.
+ran out; and everything after a record was lost, until the other witnesses have answered. It believes the checkpoint's
+entries of pods that were not observed to end. Must be on disk before anything is destroyed on its evidence.
 """
 
 import logging
@@ -16,9 +16,10 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, with_config
 
 from nodeagent.ages import Ages
-from nodeagent.handover.config import Allocation
+from nodeagent.handover.config import NO_LEDGER, Allocation, LedgerMark
 from nodeagent.handover.files import WIRE, Unreadable, identity, read_json, write_json
 from nodeagent.hardware.gpu_ids import lasts
+from nodeagent.observed.ends import Ends, Gone
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
 from nodeagent.observed.usage import Twice, Votes, lists_all_of
@@ -39,6 +40,19 @@ class Holding:
     title: Annotated[str, Field(alias="pod")]
     grace_seconds: int
     ids: tuple[str, ...]
+    started: bool = False
+    outside: bool = False
+
+    def gone(self) -> NodePod:
+        namespace, _, name = self.title.partition("/")
+        return NodePod(
+            uid=self.uid,
+            namespace=namespace,
+            name=name,
+            grace_seconds=self.grace_seconds,
+            started=self.started,
+            outside=self.outside,
+        )
 
 
 @with_config(WIRE)
@@ -55,6 +69,9 @@ class Memory:
     """Ids that pods were observed with before the List showed others under their names."""
     forgotten: tuple[str, ...] = ()
     """Ids that the List has lost while the pod that it showed with them lives: the kubelet takes them for free."""
+    boot_id: str = ""
+    ledger: LedgerMark = NO_LEDGER
+    """The one that it belongs to, as of when this was written."""
     version: Literal[1] = 1
 
 
@@ -64,8 +81,8 @@ _MEMORY = TypeAdapter(Memory)
 class Holdings:
     """One per agent."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float], slack_seconds: float) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, clock: Callable[[], float], slack_seconds: float, boot_id: str = "") -> None:
+        self._path, self._boot_id = path, boot_id
         self._slack_seconds = slack_seconds
         self._ages = Ages(clock)
         self._aside = path.with_name(f"{path.name}.unreadable")
@@ -74,6 +91,9 @@ class Holdings:
         self._dropped = {holding.uid: holding for holding in self._saved.dropped}
         self._answered, self._ended = self._saved.answered, self._saved.ended
         self._forgotten = self._saved.forgotten
+        self._mark = self._saved.ledger if self._saved.boot_id == boot_id else None
+        self._settled: set[tuple[str, ...]] = set()
+        """Losses that the witnesses have answered."""
         self.problem = ""
         """Why the memory is not on disk; while it is not, nothing may be destroyed on its evidence."""
 
@@ -83,8 +103,9 @@ class Holdings:
         listed: Listed | NoAnswer,
         allocations: Iterable[Allocation],
         checkpoint: Iterable[CheckpointEntry],
+        ends: Ends,
     ) -> Votes:
-        """Take in this pass's readings; return which witness claims which id."""
+        """Take in this pass's readings; return which witness claims which id. `pods` have ended as `ends` has it."""
         entries = tuple(checkpoint)
         # Until the pods were read, a pod that is missing has not vanished.
         if pods.synced:
@@ -95,8 +116,8 @@ class Holdings:
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
-        doubtful = self._doubts(allocations, _shown(pods, listed))
-        doubtful.update(self._dropped_doubts(pods))
+        doubtful = self._doubts(allocations, _shown(pods, listed), ends)
+        doubtful.update(self._dropped_doubts(pods, ends))
         for device_id, title, why in self._checkpointed(entries, pods):
             if title:
                 held.setdefault(device_id, title)
@@ -105,7 +126,8 @@ class Holdings:
         twice = self._twice(pods, entries)
         self._ages.end_pass()
         self._save()
-        return Votes(held=held, known=known, doubtful=doubtful, forgotten=self._forgotten, twice=twice)
+        left = frozenset(i for uid in ends.left for i in known.get(uid, ()))
+        return Votes(held=held, known=known, doubtful=doubtful, forgotten=self._forgotten, twice=twice, left=left)
 
     def _twice(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> Twice:
         """By memory and checkpoint: a List names no UIDs, and shows a forgotten holder without its devices."""
@@ -122,26 +144,63 @@ class Holdings:
             for i, found in several.items()
         }
 
-    def lost(self, ledger: Path) -> str:
+    def gone(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> tuple[Gone, ...]:
+        """The pods that may hold ids although the API does not show them, or shows them as finished."""
+        entries = tuple(checkpoint)
+        found = {entry.pod_uid: NodePod(uid=entry.pod_uid, namespace="", name="") for entry in entries}
+        remembered = {**self._dropped, **self._pods}
+        found.update({uid: holding.gone() for uid, holding in remembered.items()})
+        found.update({pod.uid: pod for pod in pods.vanished})
+        for uid in {pod.uid for pod in pods.pods if not pod.ending} | pods.ended | set(self._ended):
+            found.pop(uid, None)
+        found.update({pod.uid: pod for pod in pods.pods if pod.ending and not pod.ended})
+        known = self._known(pods, entries)
+        return tuple(Gone(pod=pod, ids=known.get(uid, frozenset())) for uid, pod in sorted(found.items()))
+
+    def doubts(self, allocations: Iterable[Allocation], ledger: Path, mark: LedgerMark) -> bool:
+        """Whether a pod that nothing knows would matter."""
+        unanswered = any(self._answered.get(entry.id) != entry.at for entry in allocations)
+        return unanswered or bool(self._dropped) or bool(self._losses(ledger, mark))
+
+    def lost(self, ledger: Path, mark: LedgerMark, ends: Ends) -> str:
         """Why nothing may be believed free: an earlier ledger or memory was lost, and with it holders not in List.
 
-        `ledger` is where the plugin keeps one aside that it could not read. Counted from our first observation of
-        the file that was kept aside. Call it before `votes`, which ends the pass.
+        `ledger` is where the plugin keeps one aside that it could not read. Over once no process of a pod is left that
+        neither API nor kubelet knows; where processes are not seen, after a while. Call it before `votes`, which ends
+        the pass.
         """
+        for key, what in sorted(self._losses(ledger, mark).items()):
+            if ends.strangers is None and self._ages.seconds("lost", *key) < self._patience_seconds:
+                return f"{what}, and the processes that pods may have left are not seen"
+            if ends.strangers:
+                return f"{what}, and {ends.strangers}"
+            self._settled.add(key)
+        self._mark = mark
+        return ""
+
+    def _losses(self, ledger: Path, mark: LedgerMark) -> dict[tuple[str, ...], str]:
         records = {ledger: "the device plugin lost its record of Allocates", self._aside: "the agent lost its memory"}
-        doubts = [
-            f"{what}, see {path.name}"
+        found = {
+            (path.name, *map(str, seen)): f"{what}, see {path.name}"
             for path, what in records.items()
-            if (found := identity(path)) is not None
-            and self._ages.seconds("lost", path.name, *map(str, found)) < self._patience_seconds
-        ]
-        return doubts[0] if doubts else ""
+            if (seen := identity(path)) is not None
+        }
+        if self._mark is None or not mark.follows(self._mark):
+            what = "the agent's memory of holders and the device plugin's record of Allocates are not of one time"
+            found["pair", *map(str, self._mark or ())] = what
+        return {key: what for key, what in found.items() if key not in self._settled}
 
     def _save(self) -> None:
         pods = tuple(holding for _, holding in sorted(self._pods.items()))
         dropped = tuple(holding for _, holding in sorted(self._dropped.items()))
         memory = Memory(
-            pods=pods, answered=self._answered, ended=self._ended, dropped=dropped, forgotten=self._forgotten
+            pods=pods,
+            answered=self._answered,
+            ended=self._ended,
+            dropped=dropped,
+            forgotten=self._forgotten,
+            boot_id=self._saved.boot_id if self._mark is None else self._boot_id,
+            ledger=self._mark or self._saved.ledger,
         )
         self.problem = ""
         if memory != self._saved or not self._path.exists():
@@ -176,8 +235,14 @@ class Holdings:
                 self._hold(pod, ids.union(known.ids if known is not None else ()))
 
     def _hold(self, pod: NodePod, ids: Iterable[str]) -> None:
+        known = self._pods.get(pod.uid)
         self._pods[pod.uid] = Holding(
-            uid=pod.uid, title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids))
+            uid=pod.uid,
+            title=pod.title,
+            grace_seconds=pod.grace_seconds,
+            ids=tuple(sorted(ids)),
+            started=pod.started or (known is not None and known.started),
+            outside=pod.outside,
         )
 
     def _note(self, pod: NodePod, listed: Listed) -> None:
@@ -197,18 +262,10 @@ class Holdings:
             self._hold(pod, ids)
 
     def _forget(self, pods: ObservedPods) -> None:
-        living = {pod.uid for pod in pods.pods}
-        vanished = {gone.pod.uid for gone in pods.vanished}
-        for uid, holding in sorted(self._pods.items()):
-            if uid in living:
-                continue
-            # Counted from our first observation without it, which covers pods that vanished while no agent ran.
-            gone_seconds = self._ages.seconds("gone", uid)
-            waited = gone_seconds >= holding.grace_seconds + self._slack_seconds
-            if uid in pods.ended or (waited and uid not in vanished):
-                del self._pods[uid]
-                # Its line in the checkpoint is no other pod's, and as old.
-                self._ended = (*self._ended, uid)
+        for uid in sorted(self._pods.keys() & pods.ended - {pod.uid for pod in pods.pods}):
+            del self._pods[uid]
+            # Its line in the checkpoint is no other pod's, and as old.
+            self._ended = (*self._ended, uid)
 
     def _lost_by(self, pods: ObservedPods, listed: Listed | NoAnswer) -> tuple[str, ...]:
         """A kubelet whose checkpoint was lost, or for which a phase was patched, lists a pod without its devices for as
@@ -224,13 +281,16 @@ class Holdings:
                 found |= {i for i in lost if self._ages.seconds("lost by", pod.uid, i) >= FORGOTTEN_SECONDS}
         return tuple(sorted(found - shown))
 
-    def _dropped_doubts(self, pods: ObservedPods) -> dict[str, str]:
-        """As long as for a pod that vanished: the containers of the earlier pod may run on for its grace period."""
+    def _dropped_doubts(self, pods: ObservedPods, ends: Ends) -> dict[str, str]:
+        """The earlier pod's containers may run on. Its UID may be the later one's, where the watch was ahead."""
+        living = {pod.uid for pod in pods.pods}
         doubtful: dict[str, str] = {}
         still: dict[str, Holding] = {}
         for uid, holding in sorted(self._dropped.items()):
             shown = self._pods[uid].ids if uid in self._pods else ()
-            patience_seconds = holding.grace_seconds + self._slack_seconds
+            grace_seconds = holding.grace_seconds if ends.strangers is None else DEFAULT_GRACE_SECONDS
+            witnessed = ends.strangers or uid not in living
+            patience_seconds = float("inf") if witnessed else grace_seconds + self._slack_seconds
             ids = tuple(
                 device_id
                 for device_id in holding.ids
@@ -243,7 +303,7 @@ class Holdings:
         self._dropped = still
         return doubtful
 
-    def _doubts(self, allocations: Iterable[Allocation], shown: frozenset[str] | None) -> dict[str, str]:
+    def _doubts(self, allocations: Iterable[Allocation], shown: frozenset[str] | None, ends: Ends) -> dict[str, str]:
         """`shown` are the ids that the List has now with pods that are there; None: that is not known."""
         entries = {entry.id: entry for entry in allocations}
         answered = {i: at for i, at in self._answered.items() if i in entries and entries[i].at == at}
@@ -252,7 +312,8 @@ class Holdings:
             if device_id in answered:
                 continue
             waited_seconds = self._ages.seconds("allocation", device_id, repr(entry.at))
-            if shown is not None and (device_id in shown or waited_seconds >= self._patience_seconds):
+            late = waited_seconds >= self._patience_seconds and not ends.strangers
+            if shown is not None and (device_id in shown or late):
                 answered[device_id] = entry.at
             else:
                 doubtful[device_id] = "the device plugin handed it out, and no pod was observed with it yet"
@@ -270,9 +331,8 @@ class Holdings:
             if entry.pod_uid in self._ended:
                 continue
             title = living.get(entry.pod_uid, "")
-            if title or self._ages.seconds("stranger", entry.pod_uid) < self._patience_seconds:
-                why = f"the kubelet's checkpoint has it with a pod that is gone (UID {entry.pod_uid})"
-                yield from ((device_id, title, why) for device_id in entry.ids)
+            why = f"the kubelet's checkpoint has it with a pod that is gone (UID {entry.pod_uid})"
+            yield from ((device_id, title, why) for device_id in entry.ids)
 
     @property
     def _patience_seconds(self) -> float:
@@ -289,7 +349,7 @@ def _shown(pods: ObservedPods, listed: Listed | NoAnswer) -> frozenset[str] | No
 
 def _unended(pods: ObservedPods) -> list[NodePod]:
     """Those that vanished before they were observed to end, then those that live."""
-    return [*(gone.pod for gone in pods.vanished), *(pod for pod in pods.pods if not pod.ended)]
+    return [*pods.vanished, *(pod for pod in pods.pods if not pod.ended)]
 
 
 def _load(path: Path, aside: Path) -> Memory:

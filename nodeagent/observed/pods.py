@@ -1,8 +1,8 @@
 """Keeps the pods of this node as the API shows them, and those that vanished from it.
 
 Takes raw pods from the watch, returns frozen `NodePod`s with the devices that each container requests. A pod that
-vanished without having ended keeps its devices for its grace period and some slack: after a force deletion its
-containers run on while the kubelet already hands out their devices. Knows nothing of what the kubelet reports.
+vanished without having ended keeps its devices until `end` is called for it: after a force deletion its containers run
+on while the kubelet already hands out their devices. Knows nothing of what the kubelet reports.
 """
 
 import re
@@ -40,6 +40,10 @@ ENDED = ("Succeeded", "Failed")
 BY_REQUEST = "rpc error: code = InvalidArgument"
 """In the kubelet's message: our device plugin can give no container what this one requests."""
 _RESOURCE_NAME = re.compile(r"[\w.-]+/[\w.-]*\w", re.ASCII)
+_HASH = re.compile(r"[0-9a-f]{32}")
+IN_CGROUP = ("runc", "crun", "nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental")
+"""Names of runtime classes, as the GPU Operator and the runtimes' documentation have them, whose containers are
+processes in their pod's cgroups. Those of virtual machines may not be."""
 REMEMBERED_ENDS = 4096
 DEPARTED_SECONDS = 10.0
 """The kubelet lists an ended pod for up to two seconds after its object may be gone."""
@@ -55,6 +59,7 @@ class NodePod:
     """What the agent must know of a pod that is bound to its node."""
 
     uid: str
+    """As the kubelet has it: a static pod's is a hash of its file, whatever its mirror's in the API is."""
     namespace: str
     name: str
     containers: tuple[tuple[str, Amounts], ...] = ()
@@ -67,6 +72,10 @@ class NodePod:
     """Finished, and a container is still reported as running: the kubelet ends it, or nothing reports its end."""
     handled: bool = False
     """The kubelet has accepted it (startTime is set)."""
+    started: bool = False
+    """The API has shown a container of it."""
+    outside: bool = False
+    """Its runtime class may run its processes outside of its cgroups."""
     grace_seconds: int = DEFAULT_GRACE_SECONDS
     reported: tuple[str, ...] = ()
     """Device ids in allocatedResourcesStatus."""
@@ -108,20 +117,12 @@ class NodePod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VanishedPod:
-    """A pod that left the API before its containers were observed to end."""
-
-    pod: NodePod
-    gone_at: float
-    """On the monotonic clock."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedPods:
     """One moment of the pod book."""
 
     pods: tuple[NodePod, ...] = ()
-    vanished: tuple[VanishedPod, ...] = ()
+    vanished: tuple[NodePod, ...] = ()
+    """Those that left the API before their containers were observed to end."""
     ended: frozenset[str] = frozenset()
     """UIDs of pods that were observed to end, gone ones included."""
     departed: frozenset[tuple[str, str]] = frozenset()
@@ -164,7 +165,7 @@ def parse_pod(raw: Mapping[str, Any], resources: GpuResources = KNOWN) -> NodePo
     paths = _host_paths(spec)
     environment = [entry for container in all_containers(spec) for entry in container.get("env") or ()]
     return NodePod(
-        uid=metadata.get("uid", ""),
+        uid=kubelet_uid(metadata),
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
         containers=tuple((name, amounts) for name, amounts in requests if amounts),
@@ -172,6 +173,8 @@ def parse_pod(raw: Mapping[str, Any], resources: GpuResources = KNOWN) -> NodePo
         ended=status.get("phase") in ENDED and not running,
         ending=status.get("phase") in ENDED and running,
         handled=bool(status.get("startTime")),
+        started=any("waiting" not in (s.get("state") or {"waiting": {}}) or s.get("containerID") for s in statuses),
+        outside=spec.get("runtimeClassName", IN_CGROUP[0]) not in IN_CGROUP,
         began=status.get("startTime") or metadata.get("creationTimestamp") or "",
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses, resources))),
@@ -185,6 +188,14 @@ def parse_pod(raw: Mapping[str, Any], resources: GpuResources = KNOWN) -> NodePo
         and _has_container(spec, DRA_OF_GPUS),
         mps_daemon=bool(paths) and _has_container(spec, MPS_DAEMON),
     )
+
+
+def kubelet_uid(metadata: Mapping[str, Any]) -> str:
+    """By which it and the kernel's cgroups name a pod of the API."""
+    annotations = metadata.get("annotations") or {}
+    static = annotations.get("kubernetes.io/config.hash", "") if "kubernetes.io/config.mirror" in annotations else ""
+    # Anybody can write annotations: no pod of the API has a UID of this form.
+    return static if _HASH.fullmatch(static) else str(metadata.get("uid", ""))
 
 
 def _has_container(spec: Mapping[str, Any], name: str) -> bool:
@@ -237,16 +248,13 @@ def _refused(status: Mapping[str, Any], requested: Collection[str]) -> str:
 class PodBook:
     """Fed by the watch, read by the pass."""
 
-    def __init__(self, *, clock: Callable[[], float], slack_seconds: float) -> None:
+    def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._slack_seconds = slack_seconds
         self._lock = threading.Lock()
         self._pods: dict[tuple[str, str], NodePod] = {}
-        self._vanished: dict[str, VanishedPod] = {}
+        self._vanished: dict[str, NodePod] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._departed: dict[tuple[str, str], float] = {}
-        self._ending: dict[str, float] = {}
-        """Since when, by UID."""
         self._synced = False
 
     def on_event(self, key: tuple[str, str], _old: NodePod | None, new: NodePod | None) -> None:
@@ -257,8 +265,10 @@ class PodBook:
                 if known.ended:
                     self._departed[key] = self._clock()
                 else:
-                    self._vanished[known.uid] = VanishedPod(pod=known, gone_at=self._clock())
+                    self._vanished[known.uid] = known
             if new is not None:
+                # A mirror pod that was deleted comes back for the same static pod.
+                known = known or self._vanished.pop(new.uid, None)
                 if known is not None and new.uid == known.uid:
                     # The first stop keeps the period that it was given, whatever a later deletion sets.
                     new = replace(new, grace_seconds=max(new.grace_seconds, known.grace_seconds))
@@ -266,9 +276,7 @@ class PodBook:
                 # A patched phase can be undone by the kubelet.
                 self._ended.pop(new.uid, None)
                 if new.ended:
-                    self._ended[new.uid] = None
-                    while len(self._ended) > REMEMBERED_ENDS:
-                        self._ended.popitem(last=False)
+                    self._remember_end(new.uid)
 
     def set_synced(self) -> None:
         """The first whole list was handed in."""
@@ -276,15 +284,9 @@ class PodBook:
             self._synced = True
 
     def observed(self) -> ObservedPods:
-        """Pods and the vanished ones that still count as holders."""
+        """As of now."""
         now = self._clock()
         with self._lock:
-            self._vanished = {
-                uid: gone
-                for uid, gone in self._vanished.items()
-                if now < gone.gone_at + gone.pod.grace_seconds + self._slack_seconds
-            }
-            self._end_late(now)
             self._departed = {key: at for key, at in self._departed.items() if now < at + DEPARTED_SECONDS}
             return ObservedPods(
                 pods=tuple(pod for _, pod in sorted(self._pods.items())),
@@ -294,14 +296,20 @@ class PodBook:
                 synced=self._synced,
             )
 
-    def _end_late(self, now: float) -> None:
-        """Count a finished pod as ended once its containers have had their time, whatever its last status shows.
+    def end(self, uids: Iterable[str]) -> None:
+        """Count these as ended, whatever the API shows of them last.
 
-        Else one that the kubelet no longer lists would make the whole node unknown for as long as it is kept.
+        Else a finished pod that the kubelet no longer lists would make the whole node unknown as long as it is kept.
         """
-        ending = {pod.uid: pod for pod in self._pods.values() if pod.ending}
-        self._ending = {uid: self._ending.get(uid, now) for uid in sorted(ending)}
-        for uid, pod in sorted(ending.items()):
-            if now >= self._ending[uid] + pod.grace_seconds + self._slack_seconds:
+        with self._lock:
+            late = set(uids)
+            for uid in sorted(late):
+                self._vanished.pop(uid, None)
+                self._remember_end(uid)
+            for pod in [pod for pod in self._pods.values() if pod.uid in late]:
                 self._pods[pod.key] = replace(pod, ended=True)
-                self._ended[uid] = None
+
+    def _remember_end(self, uid: str) -> None:
+        self._ended[uid] = None
+        while len(self._ended) > REMEMBERED_ENDS:
+            self._ended.popitem(last=False)

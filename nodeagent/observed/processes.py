@@ -43,12 +43,19 @@ class Process:
     began_at: float = 0.0
     """Epoch seconds; 0 where it is not known."""
 
+    @property
+    def title(self) -> str:
+        return f"process {self.pid} ({self.program})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessTable:
     """One moment; by process id."""
 
     processes: tuple[Process, ...] = ()
+
+    def title(self, pid: int) -> str:
+        return next(process.title for process in self.processes if process.pid == pid)
 
     def pods(self) -> Mapping[str, tuple[int, ...]]:
         """Process ids by pod UID."""

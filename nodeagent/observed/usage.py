@@ -62,6 +62,8 @@ class Votes:
     forgotten: Collection[str] = ()
     """Held by pods that the kubelet listed with them once, and lists without them since."""
     twice: Twice = field(default_factory=lambda: MappingProxyType({}))
+    left: Collection[str] = ()
+    """Held by pods that are gone, and of which a process is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,8 @@ class Usage:
     forgotten: Collection[str] = ()
     """Held ids that the kubelet takes for free."""
     twice: Twice = field(default_factory=lambda: MappingProxyType({}))
+    left: Collection[str] = ()
+    """Ids that no pod may start with, since a process of an earlier one is left."""
     strange: Mapping[str, str] = field(init=False)
     """Why any partition may be in use, by an id of a GPU resource that names none."""
 
@@ -135,7 +139,13 @@ def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Votes, *, too_ea
     blind = too_early or _blind(pods, listed)
     short = shortfalls(pods, listed, votes) if isinstance(listed, Listed) else {}
     return Usage(
-        held=held, doubtful=votes.doubtful, short=short, blind=blind, forgotten=votes.forgotten, twice=votes.twice
+        held=held,
+        doubtful=votes.doubtful,
+        short=short,
+        blind=blind,
+        forgotten=votes.forgotten,
+        twice=votes.twice,
+        left=votes.left,
     )
 
 
@@ -157,10 +167,10 @@ def shortfalls(pods: ObservedPods, listed: Listed, votes: Votes) -> dict[str, st
                 why = f"init containers of pod {pod.title} hold {count} more of {resource}, unlisted, until it ends"
                 found.setdefault(resource, why)
     for gone in pods.vanished:
-        requested = sum(count for _, amounts in gone.pod.containers for _, count in amounts)
-        if len(votes.known.get(gone.pod.uid, ())) < requested or gone.pod.hidden:
-            for resource in gone.pod.resources:
-                found.setdefault(resource, f"pod {gone.pod.title} left the API before it ended and may still run")
+        requested = sum(count for _, amounts in gone.containers for _, count in amounts)
+        if len(votes.known.get(gone.uid, ())) < requested or gone.hidden:
+            for resource in gone.resources:
+                found.setdefault(resource, f"pod {gone.title} left the API before it ended and may still run")
     return found
 
 
@@ -185,7 +195,7 @@ def _blind(pods: ObservedPods, listed: Listed | NoAnswer) -> str:
     for pod in pods.pods:
         if pod.handled and not pod.ended and pod.key not in listed.pods:
             return f"the kubelet does not list pod {pod.title}, which it has handled"
-    known = {pod.key for pod in pods.pods} | {gone.pod.key for gone in pods.vanished} | pods.departed
+    known = {pod.key for pod in pods.pods} | {gone.key for gone in pods.vanished} | pods.departed
     for namespace, name in sorted(listed.pods):
         if (namespace, name) not in known:
             return (

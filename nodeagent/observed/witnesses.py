@@ -5,16 +5,16 @@ the kubelet's list cannot have got a holder that the later answers miss. So `rea
 plugin has in force was read. A witness that cannot be read makes every id unknown. Changes nothing but its memory.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from nodeagent.handover.config import Allocation, PluginFiles, read_ledger
+from nodeagent.handover.config import Allocation, PluginFiles, read_ledger, read_ledger_mark
 from nodeagent.handover.files import Unreadable
 from nodeagent.hardware.gpu_ids import KNOWN, GpuResources
+from nodeagent.observed.ends import EndBook
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
-from nodeagent.observed.pods import ObservedPods
+from nodeagent.observed.pods import ObservedPods, PodBook
 from nodeagent.observed.usage import Usage, judge
 
 HIDDEN_PROCESSES = (
@@ -63,28 +63,42 @@ class Witnesses:
         kubelet: KubeletReader,
         holdings: Holdings,
         files: PluginFiles,
+        ends: EndBook,
         *,
         kubelet_start_seconds: float,
         resources: GpuResources = KNOWN,
     ) -> None:
         self._kubelet, self._holdings, self._files, self._resources = kubelet, holdings, files, resources
+        self._ends = ends
         self._kubelet_start_seconds = kubelet_start_seconds
 
-    def read(self, pods_now: Callable[[], ObservedPods]) -> Witnessed:
-        """Read them all; `pods_now` is called last, after the kubelet's answers."""
+    def read(self, book: PodBook) -> Witnessed:
+        """Read them all; the pods last, after the kubelet's answers."""
         allocatable = self._kubelet.allocatable()
         allocations = read_ledger(self._files) or ()
         unusable = f"the device plugin's {allocations}" if isinstance(allocations, Unreadable) else ""
+        handed_out = () if isinstance(allocations, Unreadable) else allocations
         seconds = self._kubelet.seconds_since_start()
-        # After the ledger: one that was put aside before that was read shows now.
-        unusable = unusable or self._holdings.lost(self._files.lost_ledger)
         too_early = self._too_early(seconds) or unusable
         listed = self._kubelet.listed()
         listed = listed.only(self._resources) if isinstance(listed, Listed) else listed
         checkpoint = self._kubelet.checkpoint()
-        pods = pods_now()
-        handed_out = () if isinstance(allocations, Unreadable) else allocations
-        votes = self._holdings.votes(pods, listed, handed_out, checkpoint)
+        sees_processes = self._kubelet.shares_processes()
+        # After the ledger: one that was put aside before that was read shows now.
+        lost_ledger, mark = self._files.lost_ledger, read_ledger_mark(self._files)
+        pods = book.observed()
+        ends = self._ends.judge(
+            self._holdings.gone(pods, checkpoint),
+            pods,
+            NoAnswer(reason=too_early) if too_early else listed,
+            doubted=self._holdings.doubts(handed_out, lost_ledger, mark),
+            seen=sees_processes,
+            handed_out={entry.id: entry.at for entry in handed_out},
+        )
+        book.end(ends.ended)
+        pods = book.observed()
+        too_early = too_early or self._holdings.lost(lost_ledger, mark, ends)
+        votes = self._holdings.votes(pods, listed, handed_out, checkpoint, ends)
         return Witnessed(
             allocatable=allocatable,
             pods=pods,
@@ -92,7 +106,7 @@ class Witnesses:
             rival_sockets=self._kubelet.rival_sockets(),
             handed_out=handed_out,
             believed_in_seconds=self._kubelet_start_seconds - seconds if seconds is not None else None,
-            hidden_processes="" if self._kubelet.shares_processes() else HIDDEN_PROCESSES,
+            hidden_processes="" if sees_processes else HIDDEN_PROCESSES,
         )
 
     def _too_early(self, seconds: float | None) -> str:

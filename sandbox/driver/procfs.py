@@ -46,6 +46,22 @@ def show(machine: Machine, root: Path) -> None:
         _write(path, f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
 
 
+def show_process(root: Path, pid: int, pod_uid: str = "") -> None:
+    """A process of a pod, or of the node itself, as the kernel lists it."""
+    cgroup = f"kubepods/besteffort/pod{pod_uid}/{pid}" if pod_uid else "init.scope"
+    made = root / f".{pid}.new"
+    (made / "fd").mkdir(parents=True)
+    (made / "cgroup").write_text(f"0::/{cgroup}\n")
+    (made / "stat").write_text(f"{pid} (program) S {'0 ' * 16}1 {'0 ' * 32}\n")
+    hide_process(root, pid)
+    made.rename(root / str(pid))
+
+
+def hide_process(root: Path, pid: int) -> None:
+    """It has ended."""
+    shutil.rmtree(root / str(pid), ignore_errors=True)
+
+
 def _live(machine: Machine) -> Iterator[tuple[Path, int]]:
     for gpu in machine["gpus"]:
         for instance in gpu["gpu_instances"]:

@@ -4,14 +4,22 @@
 process is listed by the driver until its container ends, unless the driver is made blind to it.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 
 from nodeagent.hardware.gpu_ids import KNOWN
-from nodeagent.observed.kubelet import CheckpointEntry
+from nodeagent.observed.kubelet import CheckpointEntry, NoAnswer
+from nodeagent.observed.processes import DeviceNumber, Process, Processes, ProcessTable
 from sandbox.driver import processes
 from tests.clock import Clock
 from tests.nodeagent.items import Raw, pod_json, started
 from tests.nodeagent.node_fakes import KubeletMemory, PluginMemory
+from tests.nodeagent.proc_tree import ProcTree
+
+
+def uid_of(number: int) -> str:
+    """As the API server makes them, but in order."""
+    return f"00000000-0000-4000-8000-{number:012}"
 
 
 class PodsMemory:
@@ -24,12 +32,17 @@ class PodsMemory:
         """Truth: devices of containers that run, whatever API and kubelet show."""
         self.bound = 0
         self._pids: dict[tuple[str, str], int] = {}
+        self.tree = ProcTree(machine.with_name("proc"))
+        self.tree.start(1, program="systemd", files=())
+        self._shown: dict[tuple[str, ...], int] = {}
+        """Process of each container, by its devices."""
+        self._uids: dict[tuple[str, ...], str] = {}
 
     def pod(self, resource: str, name: str = "", count: int = 1, *, device: str = "") -> tuple[str, str]:
         """Bind a pod, let the kubelet admit it, and start its container; the chosen id is the first that fits."""
         self.bound += 1
         key = ("default", name or f"p{self.bound}")
-        self.pods[key] = pod_json(key, resource, count, uid=f"uid-{self.bound}")
+        self.pods[key] = pod_json(key, resource, count, uid=uid_of(self.bound))
         taken = self.kubelet.given()
         free = [i for i in self.kubelet.devices.get(resource, ()) if i not in taken and (not device or i == device)]
         self.kubelet.known.add(key)
@@ -40,9 +53,10 @@ class PodsMemory:
             self.pods[key]["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message}
             return key
         self.kubelet.held[key] = {"main": {resource: ids}}
-        self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=ids),)
+        self.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(self.bound), ids=ids),)
         self.pods[key]["status"] = started()
         self.running[key] = ids
+        self._uids[ids] = uid_of(self.bound)
         self._pids[key] = 1000 + self.bound
         for device_id in ids:
             if "::" not in device_id:
@@ -69,13 +83,14 @@ class PodsMemory:
         """A running pod that got `device` as `device_id`: no process is on it, and our plugin does not know it."""
         self.bound += 1
         key = ("default", name or f"p{self.bound}")
-        self.pods[key] = pod_json(key, resource, 1, uid=f"uid-{self.bound}")
+        self.pods[key] = pod_json(key, resource, 1, uid=uid_of(self.bound))
         self.pods[key]["status"] = started()
         self.kubelet.known.add(key)
         self.kubelet.held[key] = {"main": {resource: (device_id,)}}
         if KNOWN.concerns(resource, device_id):
-            self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=(device_id,)),)
+            self.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(self.bound), ids=(device_id,)),)
         self.running[key] = (device,)
+        self._uids[device,] = uid_of(self.bound)
         return key
 
     def pod_of_claim(self, name: str, device: str, *shown: str) -> tuple[str, str]:
@@ -85,7 +100,7 @@ class PodsMemory:
         """
         self.bound += 1
         key = ("default", f"claim-{self.bound}")
-        raw = pod_json(key, "cpu", 1, uid=f"uid-{self.bound}")
+        raw = pod_json(key, "cpu", 1, uid=uid_of(self.bound))
         raw["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": key[1]}]
         self.pods[key] = {**raw, "status": started()}
         self.kubelet.known.add(key)
@@ -94,9 +109,25 @@ class PodsMemory:
             self.kubelet.held[key] = {"main": {"gpu.nvidia.com": (named,)}}
         for where, device_id in (("record", named), ("driver's record", f"{named} {device}")):
             if where in shown:
-                self.kubelet.entries += (CheckpointEntry(pod_uid=f"uid-{self.bound}", ids=(device_id,)),)
+                self.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(self.bound), ids=(device_id,)),)
         self.running[key] = (device,)
+        self._uids[device,] = uid_of(self.bound)
         return key
+
+    def scan(self) -> ProcessTable | NoAnswer:
+        """What the agent sees of the containers that run."""
+        runs = [ids for ids in self.running.values() if ids in self._uids]
+        for ids in self._shown.keys() - set(runs):
+            self.tree.end(self._shown.pop(ids))
+        for ids in runs:
+            if ids not in self._shown:
+                self._shown[ids] = 5000 + int(self._uids[ids][-12:])
+                self.tree.start(self._shown[ids], self._uids[ids], files=())
+        return Processes(self.tree.root).scan()
+
+    def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer:
+        """Those with one of the devices open."""
+        return Processes(self.tree.root).holders(numbers)
 
     def finish(self, key: tuple[str, str]) -> None:
         """The container ends, the kubelet frees its devices, the pod is Succeeded."""

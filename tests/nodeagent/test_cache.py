@@ -90,7 +90,7 @@ def pod_of(**more: Any) -> NodePod:
 )
 def test_a_pod_makes_a_pass_due_if_it_concerns_gpus(old: NodePod | None, new: NodePod | None, wakes: bool) -> None:
     woken: list[str] = []
-    cache = NodeCache(PodBook(clock=Clock(), slack_seconds=0.0), wake=lambda: woken.append("pass"))
+    cache = NodeCache(PodBook(clock=Clock()), wake=lambda: woken.append("pass"))
 
     cache.on_pod(("default", "a"), old, new)
 

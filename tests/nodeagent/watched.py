@@ -11,6 +11,7 @@ from nodeagent.cdi.specification import Specification
 from nodeagent.handover.config import Allocation, DeviceListStrategy, PluginConfig, PluginFiles
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance
 from nodeagent.hardware.nvml import NvmlDriver
+from nodeagent.observed.ends import Ends
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import ObservedPods
@@ -142,8 +143,8 @@ class WatchedPublisher(SpecificationPublisher):
 
 
 class WatchedHoldings(Holdings):
-    def __init__(self, path: Path, effect: Effects, clock: Clock) -> None:
-        super().__init__(path, clock=clock, slack_seconds=30.0)
+    def __init__(self, path: Path, effect: Effects, clock: Clock, boot_id: str) -> None:
+        super().__init__(path, clock=clock, slack_seconds=30.0, boot_id=boot_id)
         self._file, self._effect = path, effect
 
     def votes(
@@ -152,9 +153,10 @@ class WatchedHoldings(Holdings):
         listed: Listed | NoAnswer,
         allocations: Iterable[Allocation],
         checkpoint: Iterable[CheckpointEntry],
+        ends: Ends,
     ) -> Votes:
         before = self._file.read_bytes() if self._file.exists() else b""
-        votes = super().votes(pods, listed, allocations, checkpoint)
+        votes = super().votes(pods, listed, allocations, checkpoint, ends)
         if self._file.exists() and self._file.read_bytes() != before:
             self._effect("holdings.json")
         return votes

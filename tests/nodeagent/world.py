@@ -5,7 +5,7 @@ nothing else, and a destroyed instance that a container uses fails the test, wha
 side effect of the agent goes through `effect`, which can end the agent right after it, as kill -9 would.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from nodeagent.handover.config import DeviceListStrategy, PluginConfig
 from nodeagent.hardware.driver import GpuDriver, GpuInstance, ObservedGpu
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
+from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.node import parse_node
 from nodeagent.observed.pods import PodBook, parse_pod
 from nodeagent.report.metrics import AgentMetrics
@@ -62,6 +63,8 @@ class World(ApiMemory, PodsMemory):
         """Truth: MIG devices that an administrator has just made and uses."""
         self.before_destroy: Callable[[str, GpuInstance], object] = lambda _uuid, _instance: None
         self.node_ticks = True
+        self.api_refuses = ""
+        """Why it lists no pods."""
         self.pods_late = False
         """The watch of pods brings nothing for now."""
         self.node_late = False
@@ -87,7 +90,7 @@ class World(ApiMemory, PodsMemory):
         if self.driver_timeout_seconds:
             driver = ThreadedDriver(driver, timeout_seconds=self.driver_timeout_seconds, clock=self.clock)
             self.threaded.append(driver)
-        self.cache = NodeCache(PodBook(clock=self.clock, slack_seconds=30.0), wake=lambda: None)
+        self.cache = NodeCache(PodBook(clock=self.clock), wake=lambda: None)
         self.latest_plan, self.latest_node = self.cache.plan, self.cache.node
         self.agents_driver = driver
         self.metrics = AgentMetrics("1", clock=self.clock)
@@ -114,7 +117,9 @@ class World(ApiMemory, PodsMemory):
                 kubelet=self.kubelet,
                 file=WatchedConfigFile(self.state.plugin, self.effect, self.plugin.boot),
                 journal=WatchedJournal(self.state.journal, self.effect),
-                holdings=WatchedHoldings(self.state.holdings, self.effect, self.clock),
+                holdings=WatchedHoldings(self.state.holdings, self.effect, self.clock, self.plugin.boot),
+                processes=self,
+                fresh_pods=self.fresh_pods,
                 node=self,
                 delivery=delivery,
                 reporter=reporter,
@@ -133,6 +138,10 @@ class World(ApiMemory, PodsMemory):
             "mpsExclusiveProcess": self.exclusive,
             "procDir": str(proc_of(self.machine)),
         }
+
+    def fresh_pods(self) -> Collection[str] | NoAnswer:
+        """What the API server itself has, whatever the watch brought."""
+        return NoAnswer(reason=self.api_refuses) if self.api_refuses else {parse_pod(p).uid for p in self.pods.values()}
 
     def hang_up(self, pod_uid: str, program: str) -> str:
         """No program of NVIDIA's runs here."""
@@ -196,6 +205,11 @@ class World(ApiMemory, PodsMemory):
             quiet = 0 if len(self.effect.done) > before else quiet + 1
             if quiet == 5 and not passes:
                 return
+
+    def wait(self, seconds: float) -> None:
+        """So long with a pass at its beginning, and what follows."""
+        self.run(seconds)
+        self.settle()
 
     def _meanwhile(self, gpu_uuid: str, instance: GpuInstance) -> None:
         self.before_destroy(gpu_uuid, instance)

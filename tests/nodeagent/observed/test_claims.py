@@ -105,8 +105,7 @@ def test_once_seen_it_is_held_until_the_pod_ends_whatever_becomes_of_the_records
     world.settle(10)
     assert world.layout() == "3g.40gb at 4", "its container may run on"
     world.end_container(holder)
-    world.clock.now += 120
-    world.settle()
+    world.wait(31)
     assert world.layout() == "7g.80gb at 0"
 
 

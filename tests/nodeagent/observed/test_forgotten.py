@@ -124,14 +124,13 @@ def test_it_is_advertised_again_when_its_pod_has_ended(world: World, holder: Key
     assert world.found() == ("Ready", "Confirmed")
 
 
-def test_a_force_deleted_holder_keeps_it_for_its_grace_and_slack(world: World, holder: Key) -> None:
+def test_a_force_deleted_holder_keeps_it_for_as_long_as_it_runs(world: World, holder: Key) -> None:
     world.force_delete(holder, seen_by_driver=False)
     world.settle(20)
     assert world.advertised() == {THREE: 1}
 
     world.end_container(holder)
-    world.clock.now += 60
-    world.settle()
+    world.wait(31)
     assert world.advertised() == {THREE: 2}
 
 

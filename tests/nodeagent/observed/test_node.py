@@ -38,7 +38,7 @@ def test_a_node_without_conditions_was_not_written_by_a_kubelet_yet() -> None:
 
 def test_the_kubelet_s_heartbeat_makes_no_pass_due() -> None:
     woken: list[str] = []
-    cache = NodeCache(PodBook(clock=Clock(), slack_seconds=0.0), wake=lambda: woken.append("pass"))
+    cache = NodeCache(PodBook(clock=Clock()), wake=lambda: woken.append("pass"))
     before, after = node(lastHeartbeatTime=WRITTEN), node("2", lastHeartbeatTime="2026-01-01T00:05:10Z")
 
     cache.on_node(("", "n"), before, after)

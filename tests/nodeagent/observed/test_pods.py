@@ -121,22 +121,23 @@ def test_the_longest_grace_period_counts_and_reported_ids_are_read() -> None:
     assert parse_pod(pod).reported == ("MIG-1",)
 
 
-def test_a_vanished_pod_counts_for_grace_and_slack() -> None:
+def test_a_vanished_pod_counts_until_it_is_known_to_have_ended() -> None:
     clock = Clock()
-    book = PodBook(clock=clock, slack_seconds=30)
+    book = PodBook(clock=clock)
     pod = parse_pod(raw(container("c", 1), terminationGracePeriodSeconds=10))
     book.on_event(("a", "b"), None, pod)
     book.on_event(("a", "b"), pod, None)
 
-    clock.now += 39
-    assert [gone.pod.uid for gone in book.observed().vanished] == ["u"]
-    clock.now += 1
+    clock.now += 86400
+    assert [gone.uid for gone in book.observed().vanished] == ["u"]
+    book.end(["u"])
     assert book.observed().vanished == ()
+    assert book.observed().ended == {"u"}
 
 
 def test_an_ended_pod_that_leaves_does_not_vanish() -> None:
     clock = Clock()
-    book = PodBook(clock=clock, slack_seconds=30)
+    book = PodBook(clock=clock)
     pod = parse_pod(raw(container("c", 1), status={"phase": "Succeeded"}))
     book.on_event(("a", "b"), None, pod)
     book.on_event(("a", "b"), pod, None)
@@ -150,47 +151,90 @@ def test_an_ended_pod_that_leaves_does_not_vanish() -> None:
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
-    book = PodBook(clock=Clock(), slack_seconds=30)
+    book = PodBook(clock=Clock())
     first = parse_pod(raw(container("c", 1)))
     second = raw(container("c", 1))
     second["metadata"]["uid"] = "v"
     book.on_event(("a", "b"), None, first)
     book.on_event(("a", "b"), first, parse_pod(second))
 
-    assert [gone.pod.uid for gone in book.observed().vanished] == ["u"]
+    assert [gone.uid for gone in book.observed().vanished] == ["u"]
     assert [pod.uid for pod in book.observed().pods] == ["v"]
 
 
 def test_a_later_deletion_does_not_shorten_the_grace_period() -> None:
-    book = PodBook(clock=Clock(), slack_seconds=30)
+    book = PodBook(clock=Clock())
     pod = raw(container("c", 1))
     for seconds in (600, 0):
         pod["metadata"]["deletionGracePeriodSeconds"] = seconds
         book.on_event(("a", "b"), None, parse_pod(pod))
     book.on_event(("a", "b"), None, None)
 
-    assert [gone.pod.grace_seconds for gone in book.observed().vanished] == [600]
+    assert [gone.grace_seconds for gone in book.observed().vanished] == [600]
 
 
 def test_a_pod_that_runs_again_has_not_ended() -> None:
-    book = PodBook(clock=Clock(), slack_seconds=30)
+    book = PodBook(clock=Clock())
     for phase in ("Failed", "Running"):
         book.on_event(("a", "b"), None, parse_pod(raw(container("c", 1), status={"phase": phase})))
 
     assert book.observed().ended == frozenset()
 
 
-def test_a_finished_pod_whose_containers_are_reported_running_ends_after_grace_and_slack() -> None:
+def test_a_mirror_pod_that_comes_back_is_of_the_same_static_pod() -> None:
+    book = PodBook(clock=Clock())
+    hash_ = "0123456789abcdef0123456789abcdef"
+    annotations = {"kubernetes.io/config.hash": hash_, "kubernetes.io/config.mirror": hash_}
+    pod = raw(container("c", 1), terminationGracePeriodSeconds=600)
+    pod["metadata"]["annotations"] = annotations
+    book.on_event(("a", "b"), None, parse_pod(pod))
+    book.on_event(("a", "b"), parse_pod(pod), None)
+    assert [gone.uid for gone in book.observed().vanished] == [hash_]
+    pod["metadata"]["uid"], pod["spec"]["terminationGracePeriodSeconds"] = "v", 30
+    book.on_event(("a", "b"), None, parse_pod(pod))
+
+    assert book.observed().vanished == ()
+    assert [(found.uid, found.grace_seconds) for found in book.observed().pods] == [(hash_, 600)]
+    annotations["kubernetes.io/config.hash"] = "0f1e2d3c-0000-4000-8000-0123456789ab"
+    assert parse_pod(pod).uid == "v", "a tenant cannot take the UID of another pod"
+
+
+@pytest.mark.parametrize(("name", "outside"), [(None, False), ("nvidia", False), ("kata-qemu", True), ("gvisor", True)])
+def test_a_runtime_class_may_run_a_pod_outside_of_its_cgroups(name: str | None, outside: bool) -> None:
+    pod = raw(container("c", 1))
+    if name:
+        pod["spec"]["runtimeClassName"] = name
+
+    assert parse_pod(pod).outside is outside
+
+
+@pytest.mark.parametrize(
+    ("shown", "has_started"),
+    [
+        ({}, False),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, False),
+        ({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "containerID": "containerd://1"}, True),
+        ({"state": {"running": {}}}, True),
+        ({"state": {"terminated": {}}}, True),
+    ],
+)
+def test_a_pod_has_started_once_a_container_was_shown(shown: Any, has_started: bool) -> None:
+    status = {"phase": "Pending", "containerStatuses": [{"name": "c", **shown}]}
+
+    assert parse_pod(raw(container("c", 1), status=status)).started is has_started
+
+
+def test_a_finished_pod_whose_containers_are_reported_running_ends_when_it_is_known_to() -> None:
     clock = Clock()
-    book = PodBook(clock=clock, slack_seconds=30)
+    book = PodBook(clock=clock)
     status = started("Failed")
     pod = parse_pod(raw(container("c", 1), status=status, terminationGracePeriodSeconds=10))
     book.on_event(("a", "b"), None, pod)
     assert [found.ended for found in book.observed().pods] == [False]
 
-    clock.now += 39
+    clock.now += 86400
     assert [found.ended for found in book.observed().pods] == [False]
-    clock.now += 1
+    book.end(["u"])
     assert [found.ended for found in book.observed().pods] == [True]
     assert book.observed().ended == {"u"}
 

@@ -119,7 +119,7 @@ def test_a_strange_id_is_held_by_its_own_pod_alone(make_world: MakeWorld, leaves
         world.settle()
         assert world.advertised() == {}, "its container may run on"
         world.end_container(holder)
-        world.clock.now += 70
+        world.wait(31)
     world.settle()
     assert world.advertised() == {"nvidia.com/gpu-10gb": 2}
 

@@ -5,6 +5,7 @@ import pytest
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, pod_json
+from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World
 
 
@@ -59,8 +60,7 @@ def test_a_pod_that_is_replaced_before_the_watch_shows_it_keeps_its_device(
     assert "web-0" in world.gpu_status()["message"]
 
     world.end_container(first)
-    world.clock.now += 60
-    world.settle()
+    world.wait(61)
     assert world.layout() == "7g.80gb at 0"
 
 
@@ -90,17 +90,19 @@ def test_a_device_that_a_new_pod_is_listed_with_too_early_is_free_after_grace_an
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"version": 2}', '{"version": 1, "pods": [{}]}', '{"version": 1}'])
-def test_a_memory_that_cannot_be_read_makes_everything_unknown_for_a_while(world: World, text: str) -> None:
+def test_a_memory_that_cannot_be_read_is_doubted_while_an_unknown_pod_runs(world: World, text: str) -> None:
     world.state.holdings.write_text(text)
     world.restart()
     replace_both(world)
 
-    world.settle()
+    world.tree.start(4711, uid_of(99), program="stranger")
+    world.wait(3600)
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
-    assert "the agent lost its memory, see holdings.json.unreadable" in world.gpu_status()["message"]
+    message = world.gpu_status()["message"]
+    assert "the agent lost its memory, see holdings.json.unreadable, and process 4711 (stranger) is left of" in message
     assert world.state.holdings.with_name("holdings.json.unreadable").read_text() == text
 
-    world.clock.now += 60
+    world.tree.end(4711)
     world.settle()
     assert world.layout() == "7g.80gb at 0"
 
@@ -111,6 +113,7 @@ def test_a_lost_memory_is_doubted_after_each_start_until_the_file_is_deleted(wor
         if not kept:
             world.state.holdings.with_name("holdings.json.unreadable").unlink()
         world.restart()
+        world.kubelet.same_processes = False
         world.settle(2)
         assert world.agent.observer.observe().usage.blind.startswith("the agent lost its memory") is kept
 

@@ -8,6 +8,7 @@ from nodeagent.observed.kubelet import CheckpointEntry
 from tests.builders.objects import pod
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import NODE, mig
+from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World
 
 
@@ -77,16 +78,17 @@ def test_an_answered_allocate_counts_until_its_pod_is_observed_or_time_is_over(w
     assert world.layout() == "7g.80gb at 0"
 
 
-def test_a_ledger_that_the_plugin_lost_makes_everything_unknown_for_a_while(world: World) -> None:
+def test_a_ledger_that_the_plugin_lost_is_doubted_while_an_unknown_pod_runs(world: World) -> None:
     world.state.plugin.ledger.write_text("{")
     assert "kept aside" in Ledger(world.state.plugin).problem
     replace_both(world)
 
-    world.settle(20)
+    world.tree.start(4711, uid_of(99))
+    world.wait(3600)
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
     assert "lost its record of Allocates" in world.gpu_status()["message"]
 
-    world.clock.now += 60
+    world.tree.end(4711)
     world.settle()
     assert world.layout() == "7g.80gb at 0"
 

@@ -38,7 +38,7 @@ def test_agent_killed_after_any_effect_leaves_no_wrong_entry(make_world: MakeWor
 
 def test_effects_kill(make_world: MakeWorld) -> None:
     world = by_cdi(make_world(plain()))
-    world.effect.kill_after = len(world.effect.done) + 1
+    world.effect.kill_after = len(world.effect.done) + 2  # after that of holdings.json
     with pytest.raises(Killed):
         world.run()
     assert Path(world.cdi / FILE_NAME).exists()

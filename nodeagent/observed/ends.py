@@ -1,0 +1,164 @@
+"""Decides when a pod that is gone has ended: when no process of it is left, or, where that cannot be seen, by time.
+
+Takes the pods that the API no longer shows, returns the UIDs of those that have ended, and what is left of the others.
+A pod that is gone by a fresh read of the API and by the kubelet's list, and without a process in its cgroups for half a
+minute, has ended, unless another process of the node has its device open. Processes that are missing prove nothing of
+a pod that has not started, of one whose runtime class may run it elsewhere, or where the kubelet's own processes or
+those of living pods are not seen. Reads processes and the API only while a pod is gone or a record is doubted.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
+
+from nodeagent.ages import Ages
+from nodeagent.observed.kubelet import Listed, NoAnswer
+from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
+from nodeagent.observed.processes import DeviceNumber, Process, ProcessTable
+
+EMPTY_SECONDS = 30.0
+"""Between two containers of a pod, and between its sandbox and the first one, its cgroups are empty for less."""
+
+
+class ProcessReader(Protocol):
+    """See `processes.Processes`."""
+
+    def scan(self) -> ProcessTable | NoAnswer: ...
+
+    def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer: ...
+
+
+FreshPods: TypeAlias = Callable[[], Collection[str] | NoAnswer]
+"""UIDs of this node's pods, read from the API server itself now."""
+Numbers: TypeAlias = Callable[[Collection[str]], Collection[DeviceNumber] | None]
+"""Of the device files behind these ids; None where they are not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """What is remembered of a pod that the API no longer shows, or shows as finished."""
+
+    pod: NodePod
+    ids: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """The answers of one pass."""
+
+    ended: frozenset[str] = frozenset()
+    """UIDs."""
+    left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By UID: the process that is left of the pod, for people."""
+    strangers: str | None = "the node's processes were not read"
+    """A process of a pod that nothing knows, or why none is ruled out; None where time has to do."""
+
+
+class EndBook:
+    """One per agent. It remembers since when something has been so, and of which pods a process was seen."""
+
+    def __init__(
+        self,
+        processes: ProcessReader,
+        fresh: FreshPods,
+        numbers: Numbers,
+        *,
+        clock: Callable[[], float],
+        slack_seconds: float,
+    ) -> None:
+        self._processes, self._fresh, self._numbers = processes, fresh, numbers
+        self._slack_seconds = slack_seconds
+        self._ages = Ages(clock)
+        self._started: set[str] = set()
+
+    def judge(
+        self,
+        gone: Iterable[Gone],
+        pods: ObservedPods,
+        listed: Listed | NoAnswer,
+        *,
+        doubted: bool,
+        seen: bool,
+        handed_out: Mapping[str, float],
+    ) -> Ends:
+        """`doubted`: strangers matter. `seen`: the agent sees the kubelet. `handed_out`: when, by device id."""
+        found = {each.pod.uid: each for each in gone}
+        ends = Ends()
+        if pods.synced and (found or doubted):
+            table = self._table(pods, listed, seen=seen)
+            if isinstance(table, NoAnswer):
+                ends = Ends(strangers=table.reason)
+            elif table is None:
+                ends = Ends(ended=frozenset(uid for uid in found if self._waited(found[uid])), strangers=None)
+            else:
+                ends = self._witnessed(found, pods, listed, table, handed_out)
+        self._ages.end_pass()
+        return ends
+
+    def _witnessed(
+        self,
+        found: Mapping[str, Gone],
+        pods: ObservedPods,
+        listed: Listed | NoAnswer,
+        table: ProcessTable,
+        handed_out: Mapping[str, float],
+    ) -> Ends:
+        by_pod, here = table.pods(), {pod.uid: pod for pod in pods.pods}
+        self._started = {uid for uid in found if uid in by_pod or uid in self._started}
+        left = {uid: table.title(by_pod[uid][0]) for uid in found if uid in by_pod}
+        over = set()
+        for uid in sorted(found.keys() - left.keys()):
+            # A listed name is that of another pod, where there is one.
+            successors = {pod.key for pod in pods.pods if pod.uid != uid}
+            key = found[uid].pod.key
+            listed_still = isinstance(listed, Listed) and key in listed.pods and key not in successors
+            if self._empty(found[uid]) and not listed_still:
+                holder = self._holder(found[uid], handed_out)
+                if holder == "":
+                    over.add(uid)
+                elif holder:
+                    left[uid] = holder
+        known = here.keys() | found.keys()
+        strange = [process for process in table.processes if process.pods and not process.pods & known]
+        fresh = self._fresh() if strange or over - here.keys() else ()
+        if isinstance(fresh, NoAnswer):
+            return Ends(ended=frozenset(over & here.keys()), left=left, strangers=fresh.reason)
+        strangers = [process for process in strange if not process.pods.intersection(fresh)]
+        named = f"{table.title(strangers[0].pid)} is left of pod UID {min(strangers[0].pods)}" if strangers else ""
+        # One that the API still shows is late in the watch, or finished.
+        return Ends(ended=frozenset(over - (set(fresh) - here.keys())), left=left, strangers=named)
+
+    def _table(self, pods: ObservedPods, listed: Listed | NoAnswer, *, seen: bool) -> ProcessTable | NoAnswer | None:
+        """None where processes that are missing prove nothing, however often they are read."""
+        if not seen:
+            return None
+        table = self._processes.scan() if isinstance(listed, Listed) else listed
+        # A kubelet that makes no cgroups of pods, or a namespace that hides them, would look like the end of all pods.
+        running = {pod.uid for pod in pods.pods if pod.started and not pod.ended and not pod.ending and not pod.outside}
+        if isinstance(table, ProcessTable) and (not table.processes or (running and running.isdisjoint(table.pods()))):
+            return None
+        return table
+
+    def _waited(self, gone: Gone) -> bool:
+        return self._ages.seconds("gone", gone.pod.uid) >= gone.pod.grace_seconds + self._slack_seconds
+
+    def _empty(self, gone: Gone) -> bool:
+        """For long enough: its process may be about to come, if none was there yet."""
+        if gone.pod.outside:
+            return self._waited(gone)
+        started = gone.pod.started or gone.pod.uid in self._started
+        patience_seconds = EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self._slack_seconds
+        return self._ages.seconds("empty", gone.pod.uid) >= patience_seconds
+
+    def _holder(self, gone: Gone, handed_out: Mapping[str, float]) -> str | None:
+        """A process of no pod that has its device open; empty for none, None where that is not known."""
+        ids = sorted(gone.ids & handed_out.keys())
+        numbers = self._numbers(ids) if ids else ()
+        holders = self._processes.holders(numbers) if numbers else ()
+        if numbers is None or isinstance(holders, NoAnswer):
+            return None
+        # What the node itself runs, such as nvidia-persistenced, is older; what another pod runs is not this one's.
+        since = min((handed_out[i] for i in ids), default=0.0)
+        found = [each for each in holders if not each.pods and not 0 < each.began_at < since]
+        return f"{found[0].title}, in no pod's cgroup," if found else ""

@@ -1,0 +1,171 @@
+"""Files that are gone, or not of one time, are no proof that nothing is held: everything is doubted, once."""
+
+import json
+import shutil
+
+import pytest
+
+from nodeagent.device_plugin.ledger import Ledger
+from nodeagent.handover.config import read_ledger_mark
+from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.halves import THREE, replace_both
+from tests.nodeagent.pods_memory import uid_of
+from tests.nodeagent.world import World
+
+PAIR = "are not of one time"
+
+
+def blind(world: World) -> str:
+    return world.agent.observer.observe().usage.blind
+
+
+@pytest.fixture
+def orphan(world: World) -> tuple[str, str]:
+    """A pod that was deleted by force, and runs on; the driver does not see it."""
+    ledger = Ledger(world.state.plugin, clock=world.clock)
+    holder = world.pod(THREE)
+    ledger.record(THREE, world.running[holder])
+    world.settle(3)
+    world.force_delete(holder, seen_by_driver=False)
+    return holder
+
+
+@pytest.mark.parametrize(
+    "lost", ["both", "memory", "ledger", "ledger, begun anew", "ledger, put back", "whole directory"]
+)
+def test_a_holder_that_only_the_lost_files_knew_keeps_its_device(
+    world: World, orphan: tuple[str, str], lost: str
+) -> None:
+    earlier = world.state.plugin.ledger.read_bytes()
+    if lost == "ledger, put back":
+        Ledger(world.state.plugin, clock=world.clock).record(THREE, ["MIG-x"])
+        world.settle(2)
+        world.state.plugin.ledger.write_bytes(earlier)
+    if lost in ("both", "memory", "whole directory"):
+        world.state.holdings.unlink()
+    if lost in ("both", "ledger", "ledger, begun anew", "whole directory"):
+        world.state.plugin.ledger.unlink()
+    if lost == "ledger, begun anew":
+        ledger = Ledger(world.state.plugin, clock=world.clock)
+        for _ in range(9):
+            ledger.record(THREE, ["MIG-x"])
+    if lost == "whole directory":
+        shutil.rmtree(world.state.root)
+        world.state.plugin.directory.mkdir(parents=True)
+        world.plugin.step()
+    world.restart()
+    replace_both(world)
+
+    for _ in range(3):
+        world.wait(3600)
+    assert world.running[orphan][0] in {instance.uuid for instance in world.gpu().instances}
+    if lost != "ledger, put back":
+        assert PAIR in blind(world) or "p1" in world.gpu_status()["message"]
+
+    world.end_container(orphan)
+    world.wait(61)
+    assert world.layout() == "7g.80gb at 0"
+    assert blind(world) == ""
+
+
+def test_nothing_is_destroyed_while_a_pod_that_nothing_knows_runs(world: World) -> None:
+    world.state.holdings.unlink(missing_ok=True)
+    world.tree.start(4711, uid_of(99), program="train.py")
+    world.restart()
+    replace_both(world)
+    world.wait(3600)
+
+    assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
+    message = world.gpu_status()["message"]
+    assert PAIR in message
+    assert f"process 4711 (train.py) is left of pod UID {uid_of(99)}" in message
+
+
+def test_a_pod_that_the_api_knows_is_no_stranger(world: World) -> None:
+    world.state.holdings.unlink(missing_ok=True)
+    world.pods_late = True
+    world.pod(THREE)
+    world.restart()
+    world.settle(2)
+    assert blind(world) == ""
+
+
+def test_an_api_server_that_does_not_answer_rules_out_nobody(world: World) -> None:
+    world.state.holdings.unlink(missing_ok=True)
+    world.tree.start(4711, uid_of(99))
+    world.api_refuses = "503"
+    world.restart()
+    world.settle(2)
+
+    assert blind(world).endswith("are not of one time, and 503")
+
+
+def test_a_first_installation_is_not_delayed(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 0)))
+    assert not world.state.holdings.exists()
+    assert blind(world) == ""
+    assert json.loads(world.state.holdings.read_text())["bootId"] == "boot-1"
+
+
+def test_files_of_the_version_before_are_doubted_for_one_pass_at_most(world: World) -> None:
+    world.pod(THREE)
+    world.settle(3)
+    memory = json.loads(world.state.holdings.read_text())
+    world.state.holdings.write_text(json.dumps({k: v for k, v in memory.items() if k not in ("bootId", "ledger")}))
+    world.restart()
+
+    assert blind(world) == ""
+    assert json.loads(world.state.holdings.read_text())["pods"] == memory["pods"]
+
+
+def test_it_is_settled_once_and_stays_so_over_a_restart(world: World) -> None:
+    world.settle(2)
+    world.tree.start(4711, uid_of(99))
+    world.restart()
+
+    assert blind(world) == ""
+
+
+def test_a_file_of_an_earlier_boot_proves_nothing_of_this_one(world: World) -> None:
+    world.settle(2)
+    world.tree.start(4711, uid_of(99))
+    world.plugin.boot = "boot-2"
+    world.restart()
+
+    assert PAIR in blind(world)
+
+
+def test_where_processes_are_not_seen_time_has_to_do(world: World) -> None:
+    world.state.holdings.unlink(missing_ok=True)
+    world.kubelet.same_processes = False
+    world.restart()
+    assert PAIR in blind(world)
+    world.run(61)
+    assert blind(world) == ""
+
+
+def test_a_young_kubelet_answers_nothing(world: World) -> None:
+    world.state.holdings.unlink(missing_ok=True)
+    world.kubelet.age_seconds = 1.0
+    world.restart()
+    world.settle(3)
+    world.tree.start(4711, uid_of(99))
+    world.kubelet.age_seconds = 3600.0
+
+    assert PAIR in blind(world)
+
+
+def test_a_ledger_counts_its_writes_and_has_a_name(world: World) -> None:
+    ledger = Ledger(world.state.plugin)
+    ledger.record(THREE, ["a"])
+    first = read_ledger_mark(world.state.plugin)
+    Ledger(world.state.plugin).record(THREE, ["b"])
+    second = read_ledger_mark(world.state.plugin)
+    world.state.plugin.ledger.unlink()
+    Ledger(world.state.plugin).record(THREE, ["a"])
+    third = read_ledger_mark(world.state.plugin)
+
+    assert (first.writes, second.writes, third.writes) == (1, 2, 1)
+    assert second.follows(first)
+    assert not first.follows(second)
+    assert not third.follows(first)

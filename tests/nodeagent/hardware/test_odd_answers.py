@@ -209,7 +209,7 @@ def test_an_index_without_mig_device_may_be_an_invalid_argument(
 @pytest.mark.parametrize(
     "symbol", ["nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlGpuInstanceGetComputeInstanceProfileInfoV"]
 )
-def test_a_driver_that_lacks_a_function_is_told_the_least_version(make_world: MakeWorld, symbol: str) -> None:
+def test_a_driver_that_lacks_a_function_is_reported_the_least_version(make_world: MakeWorld, symbol: str) -> None:
     world = make_world(cut(("3g.40gb", 4)))
     faults.inject(world.machine, symbol, status=Status.FUNCTION_NOT_FOUND, times=faults.ALWAYS)
     world.apply(mig(0, ("3g.40gb", 4)))

@@ -28,7 +28,7 @@ def never_answers(world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, and to an agent that has not read a GPU yet."""
     world.restart()
 
-    def fails() -> NoReturn:
+    def fails(_before: object = ()) -> NoReturn:
         raise DriverError("counting the GPUs", "Unknown Error")
 
     monkeypatch.setattr(world.driver, "observe", fails)

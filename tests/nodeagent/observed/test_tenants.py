@@ -158,6 +158,8 @@ def test_the_operators_daemons_keep_no_node_from_being_cut(make_world: MakeWorld
         world.kubelet.known.add(key)
         world.kubelet.held[key] = {"main": {}}
     world.settle(4)
+    # These pods have no processes here, so that a new agent waits before it believes that nothing was left behind.
+    world.wait(61)
     replace_everything(world)
     assert [world.layout(index) for index in (0, 1)] == ["7g.80gb at 0"] * 2
     assert world.found() == ("Ready", "Confirmed")

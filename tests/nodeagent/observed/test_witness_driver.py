@@ -43,7 +43,8 @@ def test_a_process_that_is_started_again_and_again_makes_few_writes(world: World
 
     settled = [pid for pid in written if pid >= 110]
     assert len(settled) <= 10, "one a minute"
-    assert f"process {settled[-1]} runs on it" in world.gpu_status()["message"]
+    named = int(world.gpu_status()["message"].split("process ")[1].split()[0])
+    assert settled[-1] - 5 <= named <= settled[-1], "as it was read last: a reading is used for a few seconds"
     assert max(dues[-100:]) == min(dues[-100:]) == 10.0, "and the passes become fewer"
 
 

@@ -176,7 +176,7 @@ def _served_by_others(node: Raw, holders: Sequence[PodView], gpus: Sequence[Gpu]
     """What another plugin has made of the GPUs, where pods hold some of it.
 
     The GPUs of a node are of one model, so it does not matter which of them are held whole. Where the others are cut,
-    all alike and full, it does not matter which instances are held either. Otherwise it does, and nobody knows.
+    all alike and full, it does not matter which instances are held either. Otherwise it does, and it is not known.
     """
     held: Counter[str] = Counter()
     for pod in holders:

@@ -1,8 +1,8 @@
 """Serves HTTP for people and probes of the controller and the agents: /metrics, /healthz, /readyz and given pages.
 
-Takes functions that make a page when it is requested, and answers each request on a thread of its own. Anybody in the
+Takes functions that make a page when it is requested, and answers each request on its own thread. Any client in the
 pod network may connect: a connection is ended when its time is up, whatever it sends meanwhile, and where there are too
-many, the oldest one of the address that has the most. So probes and scrapes are answered while somebody floods the
+many, the oldest one of the address that has the most. So probes and scrapes are answered while one client floods the
 port. Read only: no path changes anything, and nothing here depends on what the pages mean.
 """
 

@@ -1,4 +1,4 @@
-"""Reads a text of YAML or JSON that somebody else wrote: objects as Kubernetes reads them, or a sentence.
+"""Reads a text of YAML or JSON that another client wrote: objects as Kubernetes reads them, or a sentence.
 
 First the parser's events are counted, without building anything: what is too long, too deep, or grows by aliases is
 refused there, since composing it would end the process. Then only what JSON can say is built: a time stamp stays a

@@ -188,7 +188,7 @@ class Observer:
 
     def observe_hardware(self, observation: Observation) -> Observation:
         """The same with the hardware read again: before it is changed, and after."""
-        hardware = self.hardware.read(anew=True)
+        hardware = self.hardware.read(afresh=True)
         return replace(
             observation,
             gpus=hardware.gpus,

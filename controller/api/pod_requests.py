@@ -144,7 +144,7 @@ def _counted(total: _Quantities) -> Amounts:
         resource: amount
         for resource, quantity in total.items()
         if _counts(resource)
-        # What overflows below 0 is room for the scheduler, and no device for anybody.
+        # What overflows below 0 is room for the scheduler, and no device for any pod.
         and ((amount := quantity.milli if resource == "cpu" else quantity.value) > 0 or classify(resource) is None)
     }
 

@@ -120,7 +120,7 @@ def _not_offered(resource: str, models: Sequence[GpuModel]) -> str:
 
 
 def _without_placements(resource: str, models: Iterable[GpuModel]) -> Answer | None:
-    """A model has the profile, but nobody knows yet where its instances may lie."""
+    """A model has the profile, but it is not known yet where its instances may lie."""
     kind = kind_of(resource)
     named = [
         model.product

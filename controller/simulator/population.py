@@ -2,7 +2,7 @@
 
 `Population` holds nodes, and pods as they are added and removed; it returns the pods that a selector could mean, found
 by the value of one label, and what keeps others away. Labels are maps here, made once per pod. `visits` counts the pods
-and terms that were looked at for anybody: what constraints cost, the same on every machine. Nothing here filters.
+and terms that were looked at for any pod: what constraints cost, the same on every machine. Nothing here filters.
 """
 
 from collections import Counter

@@ -229,7 +229,7 @@ class Reason(StrEnum):
     """The GPU Operator's label of its device plugin or mig-manager is not `false` on this enabled node. Remedy: run the
     command in the message."""
     HELD_TWICE = "HeldTwice"
-    """The kubelet gave one device to two pods, and both have not ended; also on each pod, which is not told of the
+    """The kubelet gave one device to two pods, and both have not ended; also on each pod, which does not name the
     other one. Remedy: delete one of the pods that the message on the plan names."""
     FOREIGN_OWNER = "ForeignOwner"
     """Another device plugin, NVIDIA's DRA driver or NVIDIA's mig-manager runs on this node. Remedy: do what the message

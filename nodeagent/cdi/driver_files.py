@@ -23,7 +23,7 @@ KINDS = ("nvidia.com/gpu", MANAGEMENT)
 """In order of preference. Not that of NVIDIA's device plugin: its file stays behind where the plugin leaves."""
 NO_NEW_NODES = "disable-device-node-modification"
 """The hook that keeps the driver's libraries from making nodes of other GPUs in a container whose user is root."""
-UNKNOWN_BESIDE = "chmod"
+UNKNOWN_WITH = "chmod"
 """A hook that toolkits write up to 1.17, which do not know the other one: a container ends with such a command."""
 REMEDY = (
     "install NVIDIA's container toolkit 1.18 or later (the GPU Operator 25.10 or later does), or run "
@@ -98,7 +98,7 @@ def _for_tenants(edits: Edits, document: str) -> Edits:
     """With the hook that NVIDIA leaves out for pods that manage a node, called as the others are."""
     hooks = list(edits.get("hooks") or ())
     args = (hooks[-1].get("args") or []) if hooks else []
-    if not args or NO_NEW_NODES in document or f"'{UNKNOWN_BESIDE}'" in document:
+    if not args or NO_NEW_NODES in document or f"'{UNKNOWN_WITH}'" in document:
         return edits
     program = args[:2] if args[1:2] == ["hook"] else args[:1]
     return {**edits, "hooks": [*hooks, {**hooks[-1], "args": [*program, NO_NEW_NODES]}]}

@@ -115,7 +115,7 @@ class DeviceLists:
                 self._renew_listings()
 
     def close(self, *, closed: bool) -> None:
-        """While every Allocate is refused all devices are listed as unhealthy: each further pod would fail for good."""
+        """While every Allocate is refused all devices are listed as unhealthy: further pods would only fail."""
         with self._condition:
             if closed != self._closed:
                 self._closed = closed

@@ -32,7 +32,7 @@ class Ledger:
             found = None
         self._latest = {entry.id: entry for entry in found or ()}
         book, writes = read_ledger_mark(files)
-        # A record that was begun anew is told from an earlier one by its name, one that was put back by the count.
+        # A record that was begun again differs from an earlier one by its name, one that was put back by the count.
         self._mark = LedgerMark(book or uuid.uuid4().hex, writes)
 
     def record(self, resource: str, ids: Collection[str]) -> None:

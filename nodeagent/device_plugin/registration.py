@@ -210,7 +210,7 @@ class Registrar:
         resource = link.endpoint.server.resource
         began = time.monotonic()
         try:
-            link.endpoint.serve_anew()
+            link.endpoint.serve_again()
             name = link.endpoint.path.name
             request = pb.RegisterRequest(version=DEVICE_PLUGIN_VERSION, endpoint=name, resource_name=resource)
             target = unix_target(self._paths.registration_socket)

@@ -186,7 +186,7 @@ class Endpoint:
         self.path = directory / socket_name(server.resource, "")
         self._grpc: grpc.Server | None = None
 
-    def serve_anew(self) -> None:
+    def serve_again(self) -> None:
         """Raises OSError where the socket cannot be made."""
         self.stop()
         self.path = self._directory / socket_name(self.server.resource, secrets.token_hex(SERIAL_HEX_DIGITS // 2))

@@ -177,7 +177,7 @@ class _ConfigFile:
 
 
 class LedgerMark(NamedTuple):
-    """Which ledger it is, and how often it was written: what was begun anew, or put back, does not follow."""
+    """Which ledger it is, and how often it was written: what was begun again, or put back, does not follow."""
 
     book: str
     writes: int

@@ -46,13 +46,13 @@ class HardwareReader:
         self._driver_version = ""
         self._change_log = ChangeLog(log)
 
-    def read(self, *, closed_for: str = "", anew: bool = False) -> Hardware:
+    def read(self, *, closed_for: str = "", afresh: bool = False) -> Hardware:
         """`closed_for` is why the driver is closed now, and not opened again."""
         if closed_for:
             return self._unread(self._close(closed_for))
         try:
             self._driver_version = self._driver_version or self._driver.version()
-            before = () if anew else tuple(gpu for gpu in self.gpus if self._may_keep(gpu))
+            before = () if afresh else tuple(gpu for gpu in self.gpus if self._may_keep(gpu))
             self.gpus = self._driver.observe(before)
         except DriverError as error:
             return self._unread(error)

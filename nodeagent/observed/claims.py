@@ -21,8 +21,8 @@ def located(usage: Usage, gpus: Sequence[ObservedGpu]) -> Usage:
     """The same with the UUIDs of the devices that are here."""
     names = {i: _located(i, gpus) for i in (*usage.held, *usage.doubtful) if i.startswith(claim_id(""))}
     # Of a device that is not here any more the driver's record has the UUID: its holder concerns no other.
-    told = {(i.partition(" ")[0], usage.held.get(i)) for i in names if names_a_device(i)}
-    lost = {i for i, found in names.items() if found == i and (i, usage.held.get(i)) in told}
+    named = {(i.partition(" ")[0], usage.held.get(i)) for i in names if names_a_device(i)}
+    lost = {i for i, found in names.items() if found == i and (i, usage.held.get(i)) in named}
     held = {names.get(i, i): pod for i, pod in usage.held.items() if i not in lost}
     doubtful = {names.get(i, i): why for i, why in usage.doubtful.items() if i not in lost}
     return replace(usage, held=held, doubtful=doubtful)

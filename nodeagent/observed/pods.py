@@ -194,7 +194,7 @@ def kubelet_uid(metadata: Mapping[str, Any]) -> str:
     """By which it and the kernel's cgroups name a pod of the API."""
     annotations = metadata.get("annotations") or {}
     static = annotations.get("kubernetes.io/config.hash", "") if "kubernetes.io/config.mirror" in annotations else ""
-    # Anybody can write annotations: no pod of the API has a UID of this form.
+    # Any client can write annotations: no pod of the API has a UID of this form.
     return static if _HASH.fullmatch(static) else str(metadata.get("uid", ""))
 
 

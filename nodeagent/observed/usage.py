@@ -150,7 +150,7 @@ def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Votes, *, too_ea
 
 
 def _strange(ids: Mapping[str, str]) -> dict[str, str]:
-    """`ids` are those that somebody holds or may hold, with the pod where it is known."""
+    """`ids` are those that a pod holds or may hold, with the pod where it is known."""
     what = "an id of another device plugin or driver that names no partition here: any may be in use until it ends"
     holders = {i: f"pod {pod} holds" if pod else "a pod that is gone may hold" for i, pod in sorted(ids.items())}
     return {i: f"{holder} {i}, {what}" for i, holder in holders.items() if not names_a_device(i)}

@@ -181,9 +181,11 @@ def half_made_notes(change: GpuChange) -> list[str]:
 
 
 def reduced_notes(change: GpuChange) -> list[str]:
-    """Whoever holds one gets less than others of the same resource do."""
+    """The holder of one gets less than others of the same resource do."""
     remedy = (
-        "it is made anew once it is free" if isinstance(change.target, MigTarget) else "plan this GPU to change that"
+        "it is made again in full once it is free"
+        if isinstance(change.target, MigTarget)
+        else "plan this GPU to change that"
     )
     return [
         f"{instance.placed} was made by another program with {instance.compute[0].multiprocessors} of its "

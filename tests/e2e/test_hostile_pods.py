@@ -1,4 +1,4 @@
-"""One tenant's pods that the real API server takes: an ordinary pod beside each of them runs within a minute.
+"""One tenant's pods that the real API server takes: an ordinary pod alongside each of them runs within a minute.
 
 The sandbox's nodes on a real control plane, with the rights and policies of deploy/. What admission refuses is refused
 with a sentence.
@@ -67,7 +67,7 @@ def cluster(programs: Binaries, tmp_path: Path) -> Iterator[Cluster]:
     found.stop()
 
 
-def test_an_ordinary_pod_beside_each_hostile_one_runs_within_a_minute(cluster: Cluster) -> None:
+def test_an_ordinary_pod_alongside_each_hostile_one_runs_within_a_minute(cluster: Cluster) -> None:
     nodes = [body for body in load([str(ROOT / "examples" / "mig")]) if body["kind"] == "Node"]
     cluster.start(
         [*nodes, *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in ("odd", "good"))]
@@ -82,7 +82,7 @@ def test_an_ordinary_pod_beside_each_hostile_one_runs_within_a_minute(cluster: C
         apply.create(cluster.api, PODS.format("good"), good)
         eventually(
             partial(phase, cluster, f"good-{number}"),
-            f"the ordinary pod beside {kind} runs",
+            f"the ordinary pod alongside {kind} runs",
             MINUTE,
             seen=lambda: [
                 (raw["metadata"]["name"], raw["spec"].get("nodeName"), raw["status"]) for raw in cluster.pods()

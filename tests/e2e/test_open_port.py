@@ -23,7 +23,7 @@ READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
 
 
 def account(cluster: RealCluster, name: str) -> str:
-    """A service account of somebody else; its token."""
+    """A service account of another person; its token."""
     apply.create(cluster.admin, ACCOUNTS, {"metadata": {"name": name}})
     made = apply.create(cluster.admin, f"{ACCOUNTS}/{name}/token", {"spec": {"expirationSeconds": 3600}})
     return str(made["status"]["token"])
@@ -59,11 +59,11 @@ def answer(port: int, path: str, token: str = "", seconds: float = 10) -> tuple[
 
 
 def test_who_may_list_pods_everywhere_reads_the_decisions(cluster: RealCluster, port: int) -> None:
-    reader, local, nobody = (account(cluster, name) for name in ("decisions-reader", "one-namespace", "nobody"))
+    reader, local, powerless = (account(cluster, name) for name in ("decisions-reader", "one-namespace", "powerless"))
     bind(cluster, "ClusterRole", "", "decisions-reader")
     bind(cluster, "Role", "namespaces/default/", "one-namespace")
     eventually(lambda: answer(port, "/decisions", reader) == (200, "names"), "the right counts")
-    for token in (local, nobody):
+    for token in (local, powerless):
         code, words = answer(port, "/decisions", token)
         assert (code, "may not list pods in all namespaces" in words) == (403, True)
     assert answer(port, "/decisions", reader[:-4] + "AAAA")[0] == 401

@@ -1,4 +1,4 @@
-"""Who may read a page: the API server is asked, and nobody is let in where it does not answer."""
+"""Who may read a page: the API server is asked, and no client is let in where it does not answer."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ ADA = {"username": "ada", "uid": "1", "groups": ["devs"], "extra": {"scopes": ["
 
 
 class Cluster:
-    """Ada may, Bob may not; other tokens are nobody's."""
+    """Ada may, Bob may not; other tokens are unknown."""
 
     def __init__(self) -> None:
         self.users: dict[str, Any] = {"t-ada": ADA, "t-bob": {"username": "bob"}, "t-odd": {}}
@@ -52,7 +52,7 @@ def access(cluster: Cluster) -> Iterator[Access]:
         ("", 401, "send the header Authorization: Bearer TOKEN, of a user who may list pods"),
         ("Basic YTpi", 401, "send the header"),
         ("Bearer ", 401, "send the header"),
-        ("Bearer nobody", 401, "does not know this token"),
+        ("Bearer stranger", 401, "does not know this token"),
         ("Bearer t-odd", 401, "does not know this token"),
         ("Bearer t-bob", 403, "bob may not list pods"),
     ],
@@ -61,7 +61,7 @@ def test_others_are_refused_with_a_sentence(access: Access, header: str, code: i
     page = access.refusal(header)
     assert page is not None
     assert (page.status, words in page.body.decode()) == (code, True)
-    assert "nobody" not in page.body.decode()
+    assert "stranger" not in page.body.decode()
 
 
 @pytest.mark.parametrize("header", ["Bearer t-ada", "bearer t-ada "])

@@ -1,4 +1,4 @@
-"""Models that a node reports and nobody knows: their geometries are enumerated within a limit, or not at all."""
+"""Models that a node reports and no catalogue knows: their geometries are enumerated within a limit, or not at all."""
 
 import sys
 

@@ -41,7 +41,7 @@ class Board:
         self.devices: list[list[Device]] = [[] for _ in nodes]
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self.filters: Filters | None = None
-        """Asked for every constrained pod, whoever places it."""
+        """Asked for every constrained pod, whatever places it."""
         self.moves = 0
         """How often a pod came to a node or left one."""
         self._in_vain: set[tuple[Hashable, int, Reach]] = set()

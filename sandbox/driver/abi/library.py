@@ -28,7 +28,7 @@ class Library:
         self.store = store
         self._initialised = 0
         self._close: Callable[[], object] | None = None
-        """Held while the library is started: a reset and a change of MIG mode wait for nobody."""
+        """Held while the library is started: a reset and a change of MIG mode do not wait."""
         self._version = store.read()["driver_version"]
         self._texts = {int(code): ctypes.create_string_buffer(code.text.encode()) for code in Status}
         self._callbacks: list[object] = []  # C code holds their addresses only

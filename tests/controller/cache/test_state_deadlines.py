@@ -185,7 +185,7 @@ def changed_at(time: str, **fields: str) -> Json:
         (changed_at("2026-01-01T01:00:00Z"), 3600 + 600, True),
         # The scheduler's own writes are no change of the pod.
         (changed_at("2026-01-01T01:00:00Z", subresource="status"), 600, True),
-        # Nobody's entry makes a pod older than it is.
+        # No entry makes a pod older than it is.
         (changed_at("2020-01-01T00:00:00Z"), 599, False),
     ],
 )

@@ -86,8 +86,8 @@ def run(one: Case) -> tuple[list[str], Cost]:
     wrong += [f"node {failure.node}: {failure.message}" for failure in result.failures]
     placed = {placed.uid for placed in result.placed}
     wrong += [f"{uid} is not placed" for uid in sorted((usual & one.ordinary) - placed)]
-    told = placed | {missed.uid for missed in result.unplaced}
-    wrong += [f"{pod.key} is not mentioned" for pod in one.with_odd.pending if pod.gpu and pod.uid not in told]
+    mentioned = placed | {missed.uid for missed in result.unplaced}
+    wrong += [f"{pod.key} is not mentioned" for pod in one.with_odd.pending if pod.gpu and pod.uid not in mentioned]
     wrong += [f"{name} cost {work}" for name, work in cost.by_pod.items() if work > MOST_OF_POD]
     if cost.by_pod.total() > WORK or cost.filters > 2 * len(one.with_odd.pending) * len(one.with_odd.nodes):
         wrong.append(f"the pass cost {cost.by_pod.total()} and {cost.filters} filters")

@@ -1,4 +1,4 @@
-"""A large pod among small ones that run for hours, and beside one that can never run: replayed hour by hour.
+"""A large pod among small ones that run for hours, and alongside one that can never run: replayed hour by hour.
 
 Pods get the partitions that plans give them, and no others; each small pod runs for eight hours. What the kubelet may
 give in place of them (another idle partition of that node, of the same resource) no reservation can keep.
@@ -105,7 +105,7 @@ NEVER = replace(
     pod("never", "7g.40gb", created=2 * HOUR), requests=(("cpu", 1000), ("a.b/c", 1), ("nvidia.com/mig-7g.40gb", 1))
 )
 TOO_MUCH = pod("too-much", "7g.40gb", created=2 * HOUR + STEP_SECONDS, cpu=192_000)
-"""It fits an empty node, and never beside the daemon, which stays."""
+"""It fits an empty node, and never alongside the daemon, which stays."""
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_large_pod_is_served_among_small_ones_that_run_for_eight_hours(alone: 
     assert 0 < alone.bound_at["large"] - LARGE.created <= 2 * LIFETIME_SECONDS
 
 
-def test_pods_in_front_of_it_that_can_never_run_cost_nobody_a_place(alone: Days) -> None:
+def test_pods_in_front_of_it_that_can_never_run_cost_no_pod_a_place(alone: Days) -> None:
     days = Days(NEVER, TOO_MUCH, LARGE).run(until=20 * HOUR)
 
     assert days.bound_at == alone.bound_at

@@ -31,7 +31,9 @@ class DraDriver:
         self._server = grpc.server(ThreadPoolExecutor(4))
         self._server.add_generic_rpc_handlers(
             (
-                _handlers("pluginregistration.Registration", GetInfo=self._info, NotifyRegistrationStatus=self._told),
+                _handlers(
+                    "pluginregistration.Registration", GetInfo=self._info, NotifyRegistrationStatus=self._notified
+                ),
                 _handlers(
                     "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
                     NodePrepareResources=lambda request: self._each(request, self._prepared()),
@@ -56,7 +58,7 @@ class DraDriver:
         texts = (b"DRAPlugin", DRIVER.encode(), str(self._service).encode(), b"v1.DRAPlugin")
         return b"".join(_field(number, text) for number, text in enumerate(texts, 1))
 
-    def _told(self, request: bytes) -> bytes:
+    def _notified(self, request: bytes) -> bytes:
         self.registered.append(request)
         return b""
 

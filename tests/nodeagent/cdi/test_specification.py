@@ -255,7 +255,7 @@ def test_hooks_of_the_older_program_have_its_arguments() -> None:
     assert commands({"/a": document})[-1] == ["nvidia-ctk", "hook", "disable-device-node-modification"]
 
 
-def test_the_hook_is_not_added_where_the_toolkit_may_not_know_it_or_was_told_to_leave_it_out() -> None:
+def test_the_hook_is_not_added_where_the_toolkit_may_not_know_it_or_leaves_it_out_by_request() -> None:
     """An unknown command ends the start of each container."""
     by_hand = {**toolkit.document("/d", "580.1.2", (0,)), "kind": "nvidia.com/gpu"}
     before = toolkit.document("/d", "580.1.2", (0,))

@@ -1,4 +1,4 @@
-"""An answer of the driver that is missing costs what needs it, and one that nobody has seen before costs one GPU."""
+"""An answer of the driver that is missing costs what needs it, and one that was never seen before costs one GPU."""
 
 from collections.abc import Callable
 from typing import Any
@@ -209,7 +209,7 @@ def test_an_index_without_mig_device_may_be_an_invalid_argument(
 @pytest.mark.parametrize(
     "symbol", ["nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlGpuInstanceGetComputeInstanceProfileInfoV"]
 )
-def test_a_driver_that_lacks_a_function_is_reported_the_least_version(make_world: MakeWorld, symbol: str) -> None:
+def test_a_least_version_is_named_to_a_driver_that_lacks_a_function(make_world: MakeWorld, symbol: str) -> None:
     world = make_world(cut(("3g.40gb", 4)))
     faults.inject(world.machine, symbol, status=Status.FUNCTION_NOT_FOUND, times=faults.ALWAYS)
     world.apply(mig(0, ("3g.40gb", 4)))

@@ -167,7 +167,7 @@ def older_driver_record(pod_uid: str) -> dict[str, Any]:
 
 
 NAMED = f"gpu.nvidia.com/{SECOND_HALF}"
-TOLD = f"{NAMED} {MIG_UUID}"
+RECORDED = f"{NAMED} {MIG_UUID}"
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ TOLD = f"{NAMED} {MIG_UUID}"
         pytest.param({"version": "v1", "entries": [], "checksum": 1}, None, set(), id="kubelet 1.31, empty"),
         pytest.param(kubelet_record("u", "gpu.nvidia.com"), None, set(), id="not prepared: no driver was registered"),
         pytest.param(kubelet_record("u", "compute-domain.nvidia.com", "channel-0"), None, set(), id="another driver"),
-        pytest.param(None, driver_record("u"), {TOLD}, id="driver"),
+        pytest.param(None, driver_record("u"), {RECORDED}, id="driver"),
         pytest.param(None, driver_record("u", state="PrepareStarted"), {NAMED}, id="driver, in the act"),
         pytest.param(None, driver_record("u", driver="gpu.example.com"), set(), id="driver of others' results"),
-        pytest.param(None, older_driver_record("u"), {TOLD}, id="older driver"),
+        pytest.param(None, older_driver_record("u"), {RECORDED}, id="older driver"),
         pytest.param(None, {"checksum": 1, "v1": {}, "v2": {"preparedClaims": None}}, set(), id="driver, empty"),
-        pytest.param({"Data": "no JSON"}, driver_record("u"), {TOLD}, id="one of them is broken"),
-        pytest.param({"version": "v9"}, driver_record("u"), {TOLD}, id="one of them is of another form"),
+        pytest.param({"Data": "no JSON"}, driver_record("u"), {RECORDED}, id="one of them is broken"),
+        pytest.param({"version": "v9"}, driver_record("u"), {RECORDED}, id="one of them is of another form"),
     ],
 )
 def test_records_of_prepared_claims(tmp_path: Path, kubelets: Any, drivers: Any, ids: set[str]) -> None:
@@ -213,7 +213,7 @@ def test_the_records_are_read_through_the_hosts_root(tmp_path: Path, target: str
 @pytest.mark.parametrize("ended", [True, False], ids=["a pod that ended", "a pod that the API does not have"])
 def test_a_record_that_outlived_its_pod_holds_nothing(make_world: MakeWorld, ended: bool) -> None:
     world = make_world(cut(*HALVES))
-    entry = CheckpointEntry(pod_uid="nobody", ids=(NAMED,))
+    entry = CheckpointEntry(pod_uid="no-pod", ids=(NAMED,))
     if ended:
         holder = world.pod_of_claim(SECOND_HALF, device_at(world, 4), "record")
         (entry,) = world.kubelet.entries

@@ -43,7 +43,7 @@ def escaped(world: World) -> None:
 
 
 def unlisted_process(world: World) -> None:
-    """Somebody works on the instance without any pod."""
+    """A program works on the instance without any pod."""
     uuid = world.gpu().instances[0].uuid
     assert uuid
     world.running["no", "pod"] = (uuid,)

@@ -31,7 +31,7 @@ def orphan(world: World) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    "lost", ["both", "memory", "ledger", "ledger, begun anew", "ledger, put back", "whole directory"]
+    "lost", ["both", "memory", "ledger", "ledger, begun again", "ledger, put back", "whole directory"]
 )
 def test_a_holder_that_only_the_lost_files_knew_keeps_its_device(
     world: World, orphan: tuple[str, str], lost: str
@@ -43,9 +43,9 @@ def test_a_holder_that_only_the_lost_files_knew_keeps_its_device(
         world.state.plugin.ledger.write_bytes(earlier)
     if lost in ("both", "memory", "whole directory"):
         world.state.holdings.unlink()
-    if lost in ("both", "ledger", "ledger, begun anew", "whole directory"):
+    if lost in ("both", "ledger", "ledger, begun again", "whole directory"):
         world.state.plugin.ledger.unlink()
-    if lost == "ledger, begun anew":
+    if lost == "ledger, begun again":
         ledger = Ledger(world.state.plugin, clock=world.clock)
         for _ in range(9):
             ledger.record(THREE, ["MIG-x"])
@@ -90,7 +90,7 @@ def test_a_pod_that_the_api_knows_is_no_stranger(world: World) -> None:
     assert blind(world) == ""
 
 
-def test_an_api_server_that_does_not_answer_rules_out_nobody(world: World) -> None:
+def test_an_api_server_that_does_not_answer_rules_out_no_pod(world: World) -> None:
     world.state.holdings.unlink(missing_ok=True)
     world.tree.start(4711, uid_of(99))
     world.api_refuses = "503"

@@ -92,7 +92,7 @@ def test_an_id_of_another_resource_freezes_nothing(make_world: MakeWorld, resour
     assert world.found() == ("Ready", "Confirmed")
 
 
-def test_what_a_pod_of_ours_holds_stays_offered_beside_a_strange_holder(make_world: MakeWorld) -> None:
+def test_what_a_pod_of_ours_holds_stays_offered_alongside_a_strange_holder(make_world: MakeWorld) -> None:
     world = make_world(cut(*HALVES), plain())
     world.settle(4)
     mine = world.pod(THREE, "mine")

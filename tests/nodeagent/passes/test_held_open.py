@@ -1,6 +1,6 @@
 """A program holds a GPU instance open that no list of the driver shows, as DCGM does.
 
-Its compute instance comes back, pods may get it meanwhile, and a person is told who holds it and what to do.
+Its compute instance comes back, pods may get it meanwhile, and the message names who holds it and what to do.
 """
 
 import os
@@ -102,7 +102,7 @@ def test_tries_become_rare(held: World) -> None:
     assert set(held.advertised()) == {THREE}
 
 
-def test_after_five_minutes_a_person_is_told_what_to_do(held: World) -> None:
+def test_after_five_minutes_the_message_says_what_to_do(held: World) -> None:
     stalled = []
     for _ in range(900):
         held.run(1.0)

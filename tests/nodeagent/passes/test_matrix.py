@@ -1,4 +1,4 @@
-"""Whoever cannot serve does not offer: some cells of `tests.nodeagent.matrix`, which has all of them."""
+"""What cannot serve is not on offer: some cells of `tests.nodeagent.matrix`, which has all of them."""
 
 import re
 from pathlib import Path

@@ -87,7 +87,7 @@ def test_of_two_items_for_one_card_the_pinned_one_counts(make_world: MakeWorld) 
     ]
 
 
-def test_an_item_without_a_uuid_is_told_that_its_gpu_is_that_of_another(make_world: MakeWorld) -> None:
+def test_an_item_without_a_uuid_is_refused_where_its_gpu_is_that_of_another(make_world: MakeWorld) -> None:
     world, uuids = three_cards(make_world)
     world.apply({**mps(0, 10), "uuid": uuids[1]}, mps(1, 20))
 

@@ -1,4 +1,4 @@
-"""An instance with a compute instance of fewer multiprocessors: made anew when free, reported when used.
+"""An instance with a compute instance of fewer multiprocessors: made again when free, reported when used.
 
 mig-manager of 2025 made 1g.20gb with 16 of its 26, and NVIDIA's DRA driver 1g.67gb with 18 of 30.
 """
@@ -31,7 +31,7 @@ def multiprocessors(world: World) -> list[int]:
     return [compute.multiprocessors for instance in world.gpu().instances for compute in instance.compute]
 
 
-def test_it_is_made_anew_while_it_is_free(world: World) -> None:
+def test_it_is_made_again_while_it_is_free(world: World) -> None:
     assert multiprocessors(world) == [16]
     world.apply(mig(0, ("1g.20gb", 0)))
 
@@ -43,7 +43,7 @@ def test_it_is_made_anew_while_it_is_free(world: World) -> None:
     assert "message" not in world.gpu_status()
 
 
-def test_it_is_reported_while_a_pod_holds_it_and_made_anew_after(world: World) -> None:
+def test_it_is_reported_while_a_pod_holds_it_and_made_again_after(world: World) -> None:
     world.settle(4)
     key = world.pod(RESOURCE)
     (held,) = world.running[key]

@@ -121,11 +121,11 @@ class Kubelet:
 
     def checkpoint(self) -> tuple[CheckpointEntry, ...]:
         """Extra votes for "used", claims included: without a readable file there are none, and nothing follows."""
-        paths, problems, found = self._host_paths(), [], []
+        host, problems, found = self._host_paths(), [], []
         readers: dict[Path, Callable[[Any], list[CheckpointEntry]]] = {
             self._paths.checkpoint: partial(_checkpointed, resources=self._resources),
-            paths.claims: _claimed(of_kubelet),
-            paths.driver_checkpoint(DRA_DRIVER): _claimed(of_driver),
+            host.claims: _claimed(of_kubelet),
+            host.driver_checkpoint(DRA_DRIVER): _claimed(of_driver),
         }
         for path, read in readers.items():
             try:

@@ -50,7 +50,8 @@ DEPARTED_SECONDS = 10.0
 Amounts = tuple[tuple[str, int], ...]
 
 
-OF_ANY_POD = ("uid", "namespace", "name", "ended", "ending", "handled", "grace_seconds", "began", "mig_strategy")
+IDENTITY = ("uid", "namespace", "name")
+OF_ANY_POD = (*IDENTITY, "ended", "ending", "handled", "grace_seconds", "began", "started", "outside", "mig_strategy")
 """Fields of `NodePod` that say nothing of GPUs."""
 
 

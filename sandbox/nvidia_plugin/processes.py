@@ -24,6 +24,7 @@ class Processes:
             entry.mkdir(parents=True, exist_ok=True)
             (entry / "cmdline").write_bytes(program.encode() + b"\0")
             (entry / "cgroup").write_text(f"0::/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/x\n")
+            (entry / "stat").write_text(f"{entry.name} (program) S {'0 ' * 16}1 {'0 ' * 32}\n")
             if (entry / "SIGHUP").exists():
                 (entry / "SIGHUP").unlink()
                 heard.append(program)

@@ -197,7 +197,7 @@ class Life:
         running = {device_id for key, ids in world.running.items() if key not in self.others for device_id in ids}
         assert running <= present
         self._check_others()
-        given = [device_id for key in self.alive for device_id in world.running[key]]
+        given = [device_id for key in self.alive for device_id in world.running.get(key, ())]
         assert len(given) == len(set(given)), f"given twice: {sorted(given)}"
         plain_gpu = world.gpu(1)
         kinds = {device.kind for device in config.devices if device.gpu == plain_gpu.uuid}

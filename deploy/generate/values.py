@@ -190,6 +190,8 @@ class DevicePlugin(Program):
     """Empty: none. GKE allows the system classes only in namespaces with a ResourceQuota for them."""
     resources: Resources = resources("20m", "64Mi", "512Mi")
     """Of its container."""
+    liveness_port: Port = 9842
+    """Port of /healthz on the node's 127.0.0.1, for the kubelet alone. Choose another where a program has it."""
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=3600)] = 30
     """How long a pod may take to finish its answers."""
 

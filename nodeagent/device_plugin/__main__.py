@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kube.logs import FORMATS, LEVELS, log_to_stderr
 from kube.signals import call_when_ended
+from nodeagent.device_plugin.liveness import Liveness
 from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.cdi import DEFAULT_DIRECTORY
@@ -46,6 +47,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         action="store_true",
         help="where devices are not given by CDI: mount the pipe directories of MPS daemons writable into containers",
     )
+    parser.add_argument("--liveness-port", type=int, default=0, help="of /healthz on 127.0.0.1; 0 (default): none")
     parser.add_argument("--log-level", default="info", choices=LEVELS)
     parser.add_argument("--log-format", default="text", choices=FORMATS)
     return parser.parse_args(arguments)
@@ -72,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             read_only_pipes=not arguments.writable_mps_pipes,
         )
         call_when_ended(service.stop)
+        if arguments.liveness_port:
+            Liveness(service.sockets).start(arguments.liveness_port)
         service.run()
     return 0
 

@@ -109,11 +109,12 @@ class ResourceServer(rpc.DevicePluginServicer):
     def GetPreferredAllocation(
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
-        answer, recorded = pb.PreferredAllocationResponse(), self._recorded()
+        answer = pb.PreferredAllocationResponse()
         for container in request.container_requests:
             available, required = list(container.available_deviceIDs), list(container.must_include_deviceIDs)
             devices = {id_: self._lists.advertised(id_) for id_ in {*available, *required}}
             gpu_of = {id_: device.gpu for id_, device in devices.items() if device is not None}
+            recorded = self._recorded() if gpu_of else ()  # reads the disk, which the liveness probe must not need
             chosen = preferred(available, required, container.allocation_size, gpu_of, recorded)
             answer.container_responses.append(pb.ContainerPreferredAllocationResponse(deviceIDs=chosen))
         return answer

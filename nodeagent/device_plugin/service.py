@@ -92,6 +92,10 @@ class PluginService:
         self._quit.set()
         self._wake.set()
 
+    def sockets(self) -> list[Path]:
+        """As they are now; those of ended registrations are not there any more. From any thread."""
+        return [endpoint.path for endpoint in tuple(self._endpoints.values())]
+
     def run(self) -> None:
         self._files.directory.mkdir(parents=True, exist_ok=True)
         self._lists.retain(self._loaded.registered_before())

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from crds.v1alpha1 import names
+from nodeagent.device_plugin.__main__ import parse_arguments
 from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of, objects_of
 
 DEPLOY = MANIFESTS.parent
@@ -99,3 +100,29 @@ def test_rules_name_resources_and_verbs_one_by_one() -> None:
             words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
             assert "*" not in words
             assert not {"bind", "escalate", "impersonate", "deletecollection"} & set(words)
+
+
+def container(name: str) -> dict[str, Any]:
+    (body,) = [b for b in ALL if b["kind"] in ("DaemonSet", "Deployment") and b["metadata"]["name"] == name]
+    (found,) = body["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("name", ["gpuplan-controller", "gpuplan-agent", "gpuplan-device-plugin"])
+def test_a_program_that_hangs_is_started_again(name: str) -> None:
+    assert container(name)["livenessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def test_the_probe_of_the_device_plugin_stays_on_the_node_and_is_patient() -> None:
+    """Its pod is in the node's network, and each restart takes the node's devices from the kubelet for a moment."""
+    found = container("gpuplan-device-plugin")
+    probe = found["livenessProbe"]
+    assert probe["httpGet"]["host"] == "127.0.0.1"
+    assert probe["httpGet"]["port"] == parse_arguments(found["args"][2:]).liveness_port
+    others = ("gpuplan-controller", "gpuplan-agent")
+    assert probe["httpGet"]["port"] not in [p["containerPort"] for n in others for p in container(n)["ports"]]
+    assert probe["initialDelaySeconds"] >= 60
+    assert probe["failureThreshold"] >= 3
+    assert probe["timeoutSeconds"] >= 5
+    assert not {"readinessProbe", "startupProbe"} & found.keys()

@@ -4,13 +4,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from urllib.request import urlopen
 
 import pytest
 
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
+from sandbox.ports import LOOPBACK, HeldPort
 from tests import mps as daemons
 from tests.nodeagent.device_plugin.conftest import PluginNode
 from tests.nodeagent.device_plugin.devices import GPU_B, SLICE, mps
@@ -30,13 +33,13 @@ Spawn = Callable[..., "subprocess.Popen[str]"]
 def spawn(node: PluginNode) -> Iterator[Spawn]:
     started: list[subprocess.Popen[str]] = []
 
-    def start(module: str = "nodeagent.device_plugin") -> "subprocess.Popen[str]":
+    def start(module: str = "nodeagent.device_plugin", *more: str) -> "subprocess.Popen[str]":
         folders = {"--state-dir": node.files.directory.parent, "--mps-root": node.mps_root}
         if module == "nodeagent.device_plugin":
             folders |= {"--kubelet-dir": node.kubelet_dir}
         arguments = [str(part) for pair in folders.items() for part in pair]
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [sys.executable, "-m", module, *arguments, *more],
             stderr=subprocess.PIPE,
             text=True,
             env=node.environment,
@@ -73,6 +76,18 @@ def test_sigterm_ends_it_cleanly(node: PluginNode, kubelet: FakeKubelet, spawn: 
     loaded = node.loaded()
     assert loaded is not None
     assert (loaded.hash, loaded.registered) == ("", {MIG: False})
+
+
+def test_the_plugin_tells_the_probe_that_it_lives(node: PluginNode, kubelet: FakeKubelet, spawn: Spawn) -> None:
+    with closing(HeldPort()) as port:
+        process = spawn("nodeagent.device_plugin", "--liveness-port", str(port.number))
+        node.load(CONFIG)
+        for _ in range(2):
+            with urlopen(f"http://{LOOPBACK}:{port.number}/healthz", timeout=20) as page:
+                assert (page.status, page.read()) == (200, b"ok\n")
+            kubelet.stop()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
 
 
 def test_sigterm_ends_the_supervisor_while_an_mps_daemon_hangs(

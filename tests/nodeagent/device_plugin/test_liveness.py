@@ -60,7 +60,7 @@ def serving(path: Path, code: grpc.StatusCode = OK, *, hangs: bool = False) -> I
 
 @pytest.fixture
 def silent(node: PluginNode) -> Iterator[Path]:
-    """A socket's file, on which nobody listens."""
+    """A socket's file, that has no listener."""
     path = node.root / "silent.sock"
     with closing(socket.socket(socket.AF_UNIX)) as bound:
         bound.bind(str(path))
@@ -93,7 +93,7 @@ def test_a_socket_may_be_silent_for_a_minute(silent: Path, seconds: float, faile
 
 
 def test_the_minute_begins_with_the_first_question_after_an_answer(node: PluginNode) -> None:
-    """A page that nobody updates, or a plugin that was stopped for an hour, is no socket that does not answer."""
+    """A plugin that was stopped for a day has no socket that does not answer."""
     clock, path = Clock(), node.root / "p.sock"
     liveness = Liveness(lambda: [path], clock)
     with serving(path):
@@ -154,7 +154,7 @@ def test_a_plugin_whose_kubelet_is_gone_and_whose_disk_hangs_lives(
     kubelet.allocate(MIG, ids={mig(0).id})
     liveness = Liveness(service.sockets, clock)
     kubelet.stop()
-    os.mkfifo(node.files.seen_free)  # whoever reads it waits for ever, as on a disk that does not answer
+    os.mkfifo(node.files.seen_free)  # a reader never returns, as from a disk that does not answer
     try:
         assert len(service.sockets()) == 3
         for _ in range(10):

@@ -77,7 +77,7 @@ class Agent:
     def reconcile(self) -> PassEnd:
         """One pass."""
         observation = self.observer.observe()
-        self.free_marks.note(observation)
+        self.free_marks.note(observation, self.observer.observe_hardware)
         bind(**({"generation": observation.plan.generation} if observation.plan is not None else {}))
         confirmed = self.confirmations.load(observation.plan)
         desired = self._desired(observation)

@@ -6,6 +6,7 @@ witnesses: the plugin lists a marked device to a kubelet that may have forgotten
 """
 
 import logging
+from collections.abc import Callable, Collection
 
 from kube.change_log import ChangeLog
 from nodeagent.handover.config import PluginFiles
@@ -20,18 +21,15 @@ class FreeMarks:
         self._files, self._change_log = files, ChangeLog(log)
         self._marks = dict(read_seen_free(files))
 
-    def note(self, observation: Observation) -> None:
+    def note(self, observation: Observation, afresh: Callable[[Observation], Observation]) -> None:
         """Call it once a pass. What cannot be written now is tried again by the next one."""
         latest = {entry.id: entry.at for entry in observation.handed_out}
         marks = {i: at for i, at in latest.items() if self._marks.get(i) == at}
-        if marks.keys() < latest.keys():
-            free = {
-                partition.id
-                for gpu in observation.gpus
-                for partition in observation.judge(gpu).partitions
-                if partition.id in latest and observation.verdict(partition, gpu).free
-            }
-            marks.update({i: latest[i] for i in free})
+        free = _free(observation, latest.keys() - marks.keys())
+        if free and observation.kept:
+            # A process may have come since the earlier reading.
+            free = _free(afresh(observation), free)
+        marks.update({i: latest[i] for i in free})
         if marks != self._marks:
             try:
                 write_seen_free(self._files, marks)
@@ -40,3 +38,14 @@ class FreeMarks:
                 return
             self._change_log.warn("")
             self._marks = marks
+
+
+def _free(observation: Observation, ids: Collection[str]) -> set[str]:
+    if not ids:
+        return set()
+    return {
+        partition.id
+        for gpu in observation.gpus
+        for partition in observation.judge(gpu).partitions
+        if partition.id in ids and observation.verdict(partition, gpu).free
+    }

@@ -63,7 +63,7 @@ class HardwareReader:
 
     def _may_keep(self, gpu: ObservedGpu) -> bool:
         good = not gpu.problem and gpu.health is Health.OK and not isinstance(gpu.processes, str)
-        now, read_at = self._clock(), self._read_at[gpu.uuid]
+        now, read_at = self._clock(), self._read_at.get(gpu.uuid, float("-inf"))
         return gpu.mig_enabled and good and now >= self.keeps_from and now - read_at < self.keeps_seconds
 
     def _close(self, why: str) -> DriverClosedError:
@@ -76,5 +76,6 @@ class HardwareReader:
     def _unread(self, error: DriverError) -> Hardware:
         self._change_log.warn(f"driver: {error}")
         self._driver_version = ""  # a different one may come back
+        self._read_at.clear()  # and no instance with it
         gpus = tuple(replace(gpu, problem=str(error), instances=()) for gpu in self.gpus)
         return Hardware(gpus=gpus, driver_version="", problem=error)

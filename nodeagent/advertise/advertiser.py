@@ -211,7 +211,9 @@ class Advertiser:
             for device in self._file.config.devices
             if (device.gpu if device.gpu in known else UNKNOWN_GPUS) in faults.broken
         ]
-        config = understood(more_unhealthy(self._file.config, broken), observation.readings.loaded)
+        # What is left of a pod that is gone is known without the driver.
+        config = occupy(more_unhealthy(self._file.config, broken), observation.usage.left)
+        config = understood(config, observation.readings.loaded)
         late = self._put(config, observation) if config != self._file.config else ""
         return late or f"the driver does not answer: {observation.driver_problem}"
 
@@ -234,7 +236,8 @@ class Advertiser:
         late = late or self._put(config, observation)
         if late:
             unusable = {*config.unhealthy, *(i for i in config.withdrawn if i in unsafe)}
-            stopped = understood(more_unhealthy(self._file.config, unusable), readings.loaded)
+            stopped = occupy(more_unhealthy(self._file.config, unusable), observation.usage.left)
+            stopped = understood(stopped, readings.loaded)
             if stopped != self._file.config:
                 late = self._put(stopped, observation) or late
         return late

@@ -48,21 +48,29 @@ def numbers_of(
     ids: Iterable[str], gpus: Collection[ObservedGpu], known: DeviceNumbers
 ) -> frozenset[tuple[int, int]] | None:
     """Major and minor of the device files behind these ids; None where a GPU that may be meant cannot be read."""
-    found: set[tuple[int | None, int | None]] = set()
+    found: set[tuple[int, int]] = set()
     for device_id in ids:
         whole = {(known.major("nvidia"), gpu.minor) for gpu in gpus if gpu.uuid and gpu.uuid in device_id}
-        parts = {
-            (known.major("nvidia-caps"), minor)
+        instances = {
+            (gpu.minor, instance.id)
             for gpu in gpus
             for instance in gpu.instances
             if any(compute.uuid in device_id for compute in instance.compute)
-            for (gpu_minor, gi, _), minor in known.capabilities.items()
-            if (gpu_minor, gi) == (gpu.minor, instance.id)
         }
-        if not whole | parts and (not gpus or any(gpu.problem for gpu in gpus)):
+        parts = {
+            (known.major("nvidia-caps"), minor)
+            for (gpu_minor, gi, _), minor in known.capabilities.items()
+            if (gpu_minor, gi) in instances
+        }
+        if not whole | instances and (not gpus or any(gpu.problem for gpu in gpus)):
             return None
-        found |= whole | parts
-    return frozenset((major, minor) for major, minor in found if major is not None and minor is not None)
+        if instances and not parts:
+            return None
+        for major, minor in whole | parts:
+            if major is None or minor is None:
+                return None
+            found.add((major, minor))
+    return frozenset(found)
 
 
 def read_device_numbers(proc: Path) -> DeviceNumbers:

@@ -86,12 +86,12 @@ class EndBook:
         found = {each.pod.uid: each for each in gone}
         ends = Ends()
         if pods.synced and (found or doubted):
-            table = self._table(pods, listed, seen=seen)
-            if isinstance(table, NoAnswer):
-                ends = Ends(strangers=table.reason)
-            elif table is None:
+            table = self._processes.scan() if seen and isinstance(listed, Listed) else listed
+            if not seen:
                 ends = Ends(ended=frozenset(uid for uid in found if self._waited(found[uid])), strangers=None)
-            else:
+            elif isinstance(table, NoAnswer):
+                ends = Ends(strangers=table.reason)
+            elif isinstance(table, ProcessTable):
                 ends = self._witnessed(found, pods, listed, table, handed_out)
         self._ages.end_pass()
         return ends
@@ -104,7 +104,7 @@ class EndBook:
         table: ProcessTable,
         handed_out: Mapping[str, float],
     ) -> Ends:
-        by_pod, here = table.pods(), {pod.uid: pod for pod in pods.pods}
+        by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
         left = {uid: table.title(by_pod[uid][0]) for uid in found if uid in by_pod}
         over = set()
@@ -113,39 +113,30 @@ class EndBook:
             successors = {pod.key for pod in pods.pods if pod.uid != uid}
             key = found[uid].pod.key
             listed_still = isinstance(listed, Listed) and key in listed.pods and key not in successors
-            if self._empty(found[uid]) and not listed_still:
+            if self._empty(found[uid], complete=complete) and not listed_still:
                 holder = self._holder(found[uid], handed_out)
-                if holder == "":
+                if holder == "" or (holder is None and not complete):
                     over.add(uid)
                 elif holder:
                     left[uid] = holder
-        known = here.keys() | found.keys()
+        known = here | found.keys()
         strange = [process for process in table.processes if process.pods and not process.pods & known]
-        fresh = self._fresh() if strange or over - here.keys() else ()
+        fresh = self._fresh() if strange or over - here else ()
         if isinstance(fresh, NoAnswer):
-            return Ends(ended=frozenset(over & here.keys()), left=left, strangers=fresh.reason)
+            return Ends(ended=frozenset(over & here), left=left, strangers=fresh.reason)
         strangers = [process for process in strange if not process.pods.intersection(fresh)]
-        named = f"{table.title(strangers[0].pid)} is left of pod UID {min(strangers[0].pods)}" if strangers else ""
+        named = f"{table.title(strangers[0].pid)} is left of pod UID {min(strangers[0].pods)}" if strangers else None
         # One that the API still shows is late in the watch, or finished.
-        return Ends(ended=frozenset(over - (set(fresh) - here.keys())), left=left, strangers=named)
-
-    def _table(self, pods: ObservedPods, listed: Listed | NoAnswer, *, seen: bool) -> ProcessTable | NoAnswer | None:
-        """None where processes that are missing prove nothing, however often they are read."""
-        if not seen:
-            return None
-        table = self._processes.scan() if isinstance(listed, Listed) else listed
-        # A kubelet that makes no cgroups of pods, or a namespace that hides them, would look like the end of all pods.
-        running = {pod.uid for pod in pods.pods if pod.started and not pod.ended and not pod.ending and not pod.outside}
-        if isinstance(table, ProcessTable) and (not table.processes or (running and running.isdisjoint(table.pods()))):
-            return None
-        return table
+        return Ends(
+            ended=frozenset(over - (set(fresh) - here)), left=left, strangers=named or ("" if complete else None)
+        )
 
     def _waited(self, gone: Gone) -> bool:
         return self._ages.seconds("gone", gone.pod.uid) >= gone.pod.grace_seconds + self._slack_seconds
 
-    def _empty(self, gone: Gone) -> bool:
+    def _empty(self, gone: Gone, *, complete: bool) -> bool:
         """For long enough: its process may be about to come, if none was there yet."""
-        if gone.pod.outside:
+        if gone.pod.outside or not complete:
             return self._waited(gone)
         started = gone.pod.started or gone.pod.uid in self._started
         patience_seconds = EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self._slack_seconds
@@ -162,3 +153,12 @@ class EndBook:
         since = min((handed_out[i] for i in ids), default=0.0)
         found = [each for each in holders if not each.pods and not 0 < each.began_at < since]
         return f"{found[0].title}, in no pod's cgroup," if found else ""
+
+
+def _complete(table: ProcessTable, pods: ObservedPods) -> bool:
+    """Whether a process that is missing proves anything; one that is there always does.
+
+    A kubelet that makes no cgroups of pods, or a namespace that hides them, would look like the end of all pods.
+    """
+    running = {pod.uid for pod in pods.pods if pod.started and not pod.ended and not pod.ending and not pod.outside}
+    return bool(table.processes) and not (running and running.isdisjoint(table.pods()))

@@ -86,7 +86,11 @@ class Holdings:
         self._slack_seconds = slack_seconds
         self._ages = Ages(clock)
         self._aside = path.with_name(f"{path.name}.unreadable")
-        self._saved = _load(path, self._aside)
+        self._saved = saved = _load(path, self._aside)
+        if "" not in (saved.boot_id, boot_id) and saved.boot_id != boot_id:
+            # No container outlives its boot: what one has in this boot the kubelet shows, or its processes. Until
+            # these have answered, what is observed now is saved as of no known boot.
+            self._saved = replace(saved, pods=(), dropped=(), forgotten=(), boot_id="")
         self._pods = {holding.uid: holding for holding in self._saved.pods}
         self._dropped = {holding.uid: holding for holding in self._saved.dropped}
         self._answered, self._ended = self._saved.answered, self._saved.ended
@@ -156,6 +160,10 @@ class Holdings:
         found.update({pod.uid: pod for pod in pods.pods if pod.ending and not pod.ended})
         known = self._known(pods, entries)
         return tuple(Gone(pod=pod, ids=known.get(uid, frozenset())) for uid, pod in sorted(found.items()))
+
+    def of_this_boot(self, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
+        """Without those of which the plugin knows that they were answered before the node restarted."""
+        return tuple(e for e in allocations if "" in (e.boot_id, self._boot_id) or e.boot_id == self._boot_id)
 
     def doubts(self, allocations: Iterable[Allocation], ledger: Path, mark: LedgerMark) -> bool:
         """Whether a pod that nothing knows would matter."""

@@ -88,7 +88,7 @@ class Processes:
         return ProcessTable(processes=tuple(found))
 
     def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer:
-        """Those that have one of these devices open."""
+        """Those that have one of these devices open, but for this one: the driver's library opens every GPU."""
         deadline = self._clock() + SCAN_SECONDS
         table = self.scan()
         if isinstance(table, NoAnswer):
@@ -98,7 +98,8 @@ class Processes:
             if self._clock() > deadline:
                 return NoAnswer(reason=f"reading the processes' open files took longer than {SCAN_SECONDS:g} s")
             try:
-                if any(number in numbers for number in self._open_devices(process.pid)):
+                devices = self._open_devices(process.pid)
+                if process.pid != os.getpid() and any(number in numbers for number in devices):
                     found.append(process)
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it has ended

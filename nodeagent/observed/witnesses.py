@@ -50,7 +50,7 @@ class Witnessed:
     believed_in_seconds: float | None
     """Until the List of a kubelet that has just started is believed."""
     handed_out: tuple[Allocation, ...] = ()
-    """The device plugin's ledger, read before the other witnesses."""
+    """The device plugin's ledger of this boot, read before the other witnesses."""
     hidden_processes: str = ""
     """Why the driver's list of processes proves nothing: a sentence for people."""
 
@@ -77,7 +77,7 @@ class Witnesses:
         allocatable = self._kubelet.allocatable()
         allocations = read_ledger(self._files) or ()
         unusable = f"the device plugin's {allocations}" if isinstance(allocations, Unreadable) else ""
-        handed_out = () if isinstance(allocations, Unreadable) else allocations
+        handed_out = () if isinstance(allocations, Unreadable) else self._holdings.of_this_boot(allocations)
         seconds = self._kubelet.seconds_since_start()
         too_early = self._too_early(seconds) or unusable
         listed = self._kubelet.listed()

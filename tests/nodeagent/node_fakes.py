@@ -96,7 +96,7 @@ class PluginMemory:
     def allocate(self, device_id: str, resource: str, at: float) -> bool:
         if device_id not in self.advertised().get(resource, ()):
             return False
-        self.allocations[device_id] = Allocation(id=device_id, resource=resource, at=at)
+        self.allocations[device_id] = Allocation(id=device_id, resource=resource, at=at, boot_id=self.boot)
         write_ledger(self.files, self.allocations.values())
         return True
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
+import grpc
 import pytest
 
 from nodeagent.device_plugin.service import PluginService
@@ -155,3 +156,34 @@ def test_a_pass_that_fails_is_not_the_end_of_the_plugin(
 
     node.load(PluginConfig.of([mig(0)]))
     assert failed.is_set()
+
+
+def test_no_container_starts_with_what_a_process_of_an_earlier_pod_still_has(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    """Such ids are no part of the config's hash: it is loaded all the same."""
+    start_plugin()
+    config = PluginConfig.of([mig(0), mig(1)], unhealthy=["MIG-0"])
+    node.load(config)
+    assert not kubelet.resources[MIG].newest.options.pre_start_required
+
+    write_config(node.files, replace(config, occupied=("MIG-0",)))
+    eventually(
+        lambda: kubelet.resources[MIG].newest.options.pre_start_required,
+        "a registration that requires PreStartContainer",
+    )
+    with pytest.raises(grpc.RpcError, match=r"still has MIG-0\. This is tried again\.") as refused:
+        kubelet.pre_start(MIG, "MIG-0", "MIG-1")
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    kubelet.pre_start(MIG, "MIG-1")
+
+    write_config(node.files, replace(config, occupied=()))
+    eventually(lambda: _starts(kubelet, "MIG-0"), "a start with the device that nothing has any more")
+
+
+def _starts(kubelet: FakeKubelet, *ids: str) -> bool:
+    try:
+        kubelet.pre_start(MIG, *ids)
+    except grpc.RpcError:
+        return False
+    return True

@@ -120,6 +120,16 @@ def test_open_devices_are_compared_by_number(tree: ProcTree, tmp_path: Path) -> 
     assert isinstance(processes.holders([NULL]), NoAnswer)
 
 
+def test_the_agent_itself_holds_no_device(tree: ProcTree) -> None:
+    """The driver's library opens every GPU, and an agent that was updated is younger than an Allocate."""
+    tree.start(os.getpid(), files=["/dev/zero"])
+    tree.start(8, files=["/dev/zero"])
+    found = Processes(tree.root).holders([ZERO])
+
+    assert not isinstance(found, NoAnswer)
+    assert [process.pid for process in found] == [8]
+
+
 def test_the_kernels_own_procfs() -> None:
     """A process with /dev/zero open, and as a zombie after its end."""
     child = subprocess.Popen(

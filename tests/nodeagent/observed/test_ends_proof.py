@@ -1,0 +1,119 @@
+"""What is seen counts, however little what is not seen would prove: a process that is left, another boot."""
+
+from dataclasses import replace
+
+import pytest
+
+from nodeagent.cdi.device_numbers import numbers_of, read_device_numbers
+from nodeagent.hardware.nvml import NvmlDriver
+from sandbox.driver.procfs import proc_of
+from tests import faults
+from tests.nodeagent.halves import THREE, replace_both
+from tests.nodeagent.items import pod_json, started
+from tests.nodeagent.pods_memory import uid_of
+from tests.nodeagent.world import World
+
+HOURS = 7200.0
+
+
+def blind(world: World) -> str:
+    return world.agent.observer.observe().usage.blind
+
+
+def no_process_of_the_living(world: World) -> None:
+    """All that the API shows as started has none: the pods' cgroups are not seen, or its containers are between two."""
+    key = ("kube-system", "proxy")
+    world.pods[key] = {**pod_json(key, "cpu", 1, uid=uid_of(77)), "status": started()}
+    world.kubelet.known.add(key)
+
+
+def test_a_process_that_is_seen_keeps_its_pods_device_where_other_pods_have_none(world: World) -> None:
+    holder = world.pod(THREE)
+    world.pods[holder]["spec"]["terminationGracePeriodSeconds"] = 0
+    world.run()
+    no_process_of_the_living(world)
+    world.force_delete(holder, seen_by_driver=False)
+    replace_both(world)
+    world.wait(HOURS)
+    assert world.layout().count("3g.40gb") == 1
+
+    world.end_container(holder)
+    world.wait(31)
+    world.wait(31)
+    assert world.layout() == "7g.80gb at 0"
+
+
+def test_a_stranger_that_is_seen_is_one_where_other_pods_have_no_process(world: World) -> None:
+    world.state.holdings.unlink(missing_ok=True)
+    world.tree.start(4711, uid_of(99))
+    no_process_of_the_living(world)
+    world.restart()
+    world.run(HOURS)
+    world.run()
+    assert uid_of(99) in blind(world)
+
+
+@pytest.mark.parametrize("processes", ["seen", "hidden"])
+@pytest.mark.parametrize("record", ["holding", "Allocate"])
+def test_what_a_pod_had_before_the_node_restarted_is_history(world: World, processes: str, record: str) -> None:
+    holder = world.pod(THREE)
+    world.pods[holder]["spec"]["terminationGracePeriodSeconds"] = 2**63 - 1
+    if record == "holding":
+        world.run()
+    world.force_delete(holder)
+    world.end_container(holder)
+    world.plugin.boot = "boot-2"
+    world.kubelet.same_processes = processes == "seen"
+    world.restart()
+    world.run()
+    usage = world.agent.observer.observe().usage
+    assert not usage.held
+    assert not usage.doubtful
+
+
+@pytest.mark.parametrize("lost", ["capabilities", "access", "majors"])
+def test_a_device_whose_number_is_not_known_may_be_open(world: World, lost: str) -> None:
+    gpus = NvmlDriver().observe()
+    (uuid, *_) = world.kubelet.devices[THREE]
+    known = read_device_numbers(proc_of(world.machine))
+    assert numbers_of([uuid], gpus, known)
+    assert gpus[0].minor is not None
+    less = {
+        "capabilities": replace(known, capabilities={}, problem="cannot be read"),
+        "access": replace(known, capabilities={}, problems={gpus[0].minor: "cannot be read"}),
+        "majors": replace(known, majors={}),
+    }[lost]
+    assert numbers_of([uuid], gpus, less) is None
+    assert numbers_of(["MIG-of-another-time"], gpus, less) == frozenset()
+
+
+def test_what_is_observed_after_the_node_restarted_is_kept_while_its_records_are_doubted(world: World) -> None:
+    world.settle()
+    world.tree.start(4711, uid_of(99))
+    world.plugin.boot = "boot-2"
+    world.restart()
+    world.settle(3)
+    holder = world.pod(THREE)
+    world.run()
+    world.force_delete(holder)
+    world.restart()
+    world.run()
+    usage = world.agent.observer.observe().usage
+    assert uid_of(99) in usage.blind
+    assert set(usage.held.values()) == {"default/p1"}
+
+
+@pytest.mark.parametrize("trouble", ["the Node takes no taint", "the driver does not answer"])
+def test_no_container_starts_with_what_is_left_of_a_pod(world: World, trouble: str) -> None:
+    holder = world.pod(THREE)
+    world.settle()
+    device = world.running[holder]
+    if trouble == "the Node takes no taint":
+        world.taint_refused = "a webhook refuses it"
+    else:
+        faults.inject(world.machine, "nvmlDeviceGetCount_v2", times=faults.ALWAYS)
+    world.force_delete(holder, seen_by_driver=False)
+    world.run()
+    world.run()
+    assert world.plugin.config.occupied == device
+    assert device[0] not in world.kubelet.devices[THREE]

@@ -48,10 +48,10 @@ def port(cluster: RealCluster) -> Iterator[int]:
     server.stop()
 
 
-def answer(port: int, path: str, token: str = "", seconds: float = 10) -> tuple[int, str]:
+def answer(port: int, path: str, token: str = "", seconds: float = 10, *, host: str = "127.0.0.1") -> tuple[int, str]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urlopen(Request(f"http://127.0.0.1:{port}{path}", headers=headers), timeout=seconds) as found:
+        with urlopen(Request(f"http://{host}:{port}{path}", headers=headers), timeout=seconds) as found:
             return found.status, found.read().decode()
     except HTTPError as error:
         with error:

@@ -20,6 +20,7 @@ from tests.e2e.containers.test_product import CONTROLLER as CONTROLLERS
 from tests.e2e.containers.test_product import pod
 from tests.e2e.real_cluster import AGENT, CONTROLLER, LEASES, PLANS, call, plan
 from tests.e2e.rig.controlplane.granted import unused
+from tests.e2e.test_open_port import account, answer
 from tests.e2e.test_rbac import READ_BY_FILTERS, resources
 from tests.waiting import eventually
 
@@ -136,6 +137,17 @@ def test_an_event_that_the_controller_before_has_written_is_renewed(lab: Lab) ->
         lambda: "events" in titles(lab, CONTROLLER, "patch"), "the Event is renewed", START_SECONDS, seen=lab.report
     )
     lab.label(gpu_partitioning="auto")
+
+
+def test_the_controller_asks_who_may_read_its_decisions(lab: Lab) -> None:
+    (name,) = lab.pods_of(CONTROLLERS)
+    shown = json.loads(lab.kubectl("-n", names.NAMESPACE, "get", name, "-o", "json"))
+    port = shown["spec"]["containers"][0]["ports"][0]["containerPort"]
+
+    code, words = answer(port, "/decisions", account(lab.cluster, "stranger"), host=shown["status"]["podIP"])
+
+    assert (code, "may not list pods in all namespaces" in words) == (403, True)
+    assert {"tokenreviews.authentication.k8s.io"} <= titles(lab, CONTROLLER, "create")
 
 
 def test_nothing_was_refused(lab: Lab) -> None:

@@ -27,6 +27,7 @@ from nodeagent.handover.config import (
     write_config,
 )
 from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_mps
+from nodeagent.handover.seen_free import write_seen_free
 from nodeagent.observed.kubelet import Kubelet
 from partitioning.resources import mps_resource_gb
 from sandbox.supervisor import Supervisor
@@ -104,6 +105,11 @@ class Life:
             apply.delete(self.bench.admin, f"{PODS}/{name}")
             del self.held[name]
         self.bench.wait(lambda: {each["metadata"]["name"] for each in self.running()} == set(self.held), "they end")
+        # As the agent does: without the mark a device is in doubt at the next start of kubelet or plugin.
+        ledger = read_ledger(self.files)
+        assert isinstance(ledger, tuple)
+        held = set(self.held.values())
+        write_seen_free(self.files, {entry.id: entry.at for entry in ledger if entry.id not in held})
 
     def check(self) -> None:
         """The kubelet has the list, some pods end, others come, and all records agree."""

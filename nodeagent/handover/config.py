@@ -99,11 +99,11 @@ class PluginConfig:
         return tuple(device for device in self.advertised() if device.id not in self.unhealthy)
 
     def in_boot(self, boot_id: str) -> "PluginConfig":
-        """As far as it holds in this boot: no MIG instance outlives the one in which it was observed."""
+        """As far as it holds in this boot: no MIG instance outlives the one in which it was observed, nor a process."""
         if "" in (boot_id, self.boot_id) or boot_id == self.boot_id:
             return self
         gone = {device.id for device in self.devices if device.kind is DeviceKind.MIG}
-        return replace(self, unhealthy=tuple(sorted(gone.union(self.unhealthy))))
+        return replace(self, unhealthy=tuple(sorted(gone.union(self.unhealthy))), occupied=())
 
 
 @lru_cache(maxsize=4)

@@ -115,6 +115,7 @@ class Holdings:
         if pods.synced:
             self._remember(pods, listed)
             self._remember_claims(pods, entries)
+            self._restore(pods)
             self._forget(pods)
             self._forgotten = self._lost_by(pods, listed)
         known = self._known(pods, entries)
@@ -268,6 +269,16 @@ class Holdings:
             self._dropped[pod.uid] = replace(known, ids=tuple(sorted(gone)))
         if ids:
             self._hold(pod, ids)
+
+    def _restore(self, pods: ObservedPods) -> None:
+        """A pod that is gone had what it was seen with first; what the List showed since may be its successor's."""
+        living = {pod.uid: pod.title for pod in pods.pods}
+        for uid in sorted(self._dropped.keys() - living.keys()):
+            earlier = self._dropped.pop(uid)
+            latest = self._pods.get(uid, earlier)
+            theirs = {i for u, holding in self._pods.items() if living.get(u) == earlier.title for i in holding.ids}
+            ids = set(earlier.ids).union(set(latest.ids) - theirs)
+            self._pods[uid] = replace(latest, ids=tuple(sorted(ids)))
 
     def _forget(self, pods: ObservedPods) -> None:
         for uid in sorted(self._pods.keys() & pods.ended - {pod.uid for pod in pods.pods}):

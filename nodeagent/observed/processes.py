@@ -25,6 +25,7 @@ _POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{
 hash without dashes."""
 _STATX = struct.Struct("@28xH98xII120x")
 """Mode, and both device numbers, in `struct statx`."""
+_LIBC = ctypes.CDLL(None)
 _AT_FDCWD, _WITHOUT_NEWS, _BASIC = -100, 0x4000, 0x7FF
 _CHARACTER_DEVICE, _FILE_TYPE = 0o020000, 0o170000
 DeviceNumber = tuple[int, int]
@@ -147,7 +148,7 @@ class Processes:
 def _device_number(path: Path) -> DeviceNumber | None:
     """Of what the link leads to; None where that is no character device, or closed meanwhile."""
     answer = ctypes.create_string_buffer(_STATX.size)
-    if ctypes.CDLL(None).statx(_AT_FDCWD, os.fsencode(path), _WITHOUT_NEWS, _BASIC, answer):
+    if _LIBC.statx(_AT_FDCWD, os.fsencode(path), _WITHOUT_NEWS, _BASIC, answer):
         return None
     mode, major, minor = _STATX.unpack(answer.raw)
     return (major, minor) if mode & _FILE_TYPE == _CHARACTER_DEVICE else None

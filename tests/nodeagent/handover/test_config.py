@@ -1,6 +1,7 @@
 """The files between agent and plugin: what is written is read back, what is bad is a value with a reason."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,8 @@ def test_mig_devices_of_another_boot_are_unhealthy(
     assert isinstance(found, PluginConfig)
     assert found == config
     assert found.in_boot(now).unhealthy == unhealthy
+    occupied = replace(found, occupied=(WHOLE.id,)).in_boot(now).occupied
+    assert occupied == (() if (written, now) == ("one", "two") else (WHOLE.id,)), "no process outlives the boot"
     assert found.hash == PluginConfig.of([MIG, WHOLE, MPS], unhealthy=["GPU-c"]).hash
 
 

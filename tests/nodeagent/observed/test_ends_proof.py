@@ -117,3 +117,25 @@ def test_no_container_starts_with_what_is_left_of_a_pod(world: World, trouble: s
     world.run()
     assert world.plugin.config.occupied == device
     assert device[0] not in world.kubelet.devices[THREE]
+
+
+@pytest.mark.parametrize("late_passes", [0, 1, 3])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_is_left_of_a_pod_whose_name_another_one_took_is_its_own_device(
+    world: World, late_passes: int, restarted: bool
+) -> None:
+    key = world.pod(THREE, "web-0")
+    world.settle(3)
+    (device,) = world.running[key]
+    world.pods_late = late_passes > 0
+    world.recreate(key)
+    for _ in range(late_passes):
+        world.run()
+    world.pods_late = False
+    if restarted:
+        world.restart()
+    world.run()
+    world.run()
+
+    assert world.plugin.config.occupied == (device,)
+    assert device not in world.kubelet.devices[THREE]

@@ -19,25 +19,24 @@ log = logging.getLogger(__name__)
 class FreeMarks:
     def __init__(self, files: PluginFiles) -> None:
         self._files, self._change_log = files, ChangeLog(log)
-        self._marks = dict(read_seen_free(files))
 
     def note(self, observation: Observation, afresh: Callable[[Observation], Observation]) -> None:
         """Call it once a pass. What cannot be written now is tried again by the next one."""
         latest = {entry.id: entry.at for entry in observation.handed_out}
-        marks = {i: at for i, at in latest.items() if self._marks.get(i) == at}
+        before = read_seen_free(self._files)  # not from memory: without its file the plugin has no marks
+        marks = {i: at for i, at in latest.items() if before.get(i) == at}
         free = _free(observation, latest.keys() - marks.keys())
         if free and observation.kept:
             # A process may have come since the earlier reading.
             free = _free(afresh(observation), free)
         marks.update({i: latest[i] for i in free})
-        if marks != self._marks:
+        if marks != before:
             try:
                 write_seen_free(self._files, marks)
             except OSError as error:
                 self._change_log.warn(f"what was seen free cannot be marked: {error}")
                 return
             self._change_log.warn("")
-            self._marks = marks
 
 
 def _free(observation: Observation, ids: Collection[str]) -> set[str]:

@@ -177,3 +177,19 @@ def test_an_allocate_in_flight_withdraws_nothing(world: World) -> None:
 
     assert "config.json" not in world.effect.done[done:]
     assert world.advertised() == {THREE: 2}
+
+
+def test_marks_that_were_lost_are_written_again(world: World) -> None:
+    """Without them what is free is in doubt for as long as the agent believes that they are there."""
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    key = world.pod(THREE)
+    world.settle()
+    world.finish(key)
+    world.settle()
+    world.state.plugin.seen_free.unlink()
+    world.kubelet.lose_checkpoint()
+    assert len(world.kubelet.devices[THREE]) == 1
+
+    world.settle()
+
+    assert len(world.kubelet.devices[THREE]) == 2

@@ -170,7 +170,7 @@ class Advertiser:
         if observation.driver_closed:
             return self._retire(observation, changes), Delivery()
         if observation.driver_problem is not None:
-            return self._unread(observation, faults), Delivery()
+            return self._unread(observation, changes, faults), Delivery()
         file, readings = self._file, observation.readings
         config = render(changes, file.config, broken=faults.broken, recovering=faults.recovering, boot_id=file.boot_id)
         delivery = self._delivery.prepare(
@@ -203,16 +203,17 @@ class Advertiser:
         late = self._write(config, observation, guarded=not self.rival(observation))
         return late or str(observation.driver_problem)
 
-    def _unread(self, observation: Observation, faults: Faults) -> str:
-        """While the driver does not answer as a whole the devices stay, and after a while no pod gets one."""
+    def _unread(self, observation: Observation, changes: Iterable[GpuChange], faults: Faults) -> str:
+        """While the driver does not answer as a whole the devices stay. No pod gets those that are held; later none."""
         known = {gpu.uuid for gpu in observation.gpus}
         broken = [
             device.id
             for device in self._file.config.devices
             if (device.gpu if device.gpu in known else UNKNOWN_GPUS) in faults.broken
         ]
-        # What is left of a pod that is gone is known without the driver.
-        config = occupy(more_unhealthy(self._file.config, broken), observation.usage.left)
+        # What is held, or left of a pod that is gone, is known without the driver.
+        held = _unsafe(observation, changes).union(observation.usage.forgotten)
+        config = occupy(more_unhealthy(self._file.config, held.union(broken)), observation.usage.left)
         config = understood(config, observation.readings.loaded)
         late = self._put(config, observation) if config != self._file.config else ""
         return late or f"the driver does not answer: {observation.driver_problem}"

@@ -103,9 +103,9 @@ def _disabled(target: Disabled, judged: JudgedGpu) -> GpuChange:
 def _unchanged(target: Unchanged | Refused, judged: JudgedGpu) -> GpuChange:
     gpu = judged.gpu
     if gpu.problem:
-        advertise = tuple(p for p in judged.partitions if p.id not in judged.withdrawn)
-        withdraw = tuple(p for p in judged.partitions if p.id in judged.withdrawn)
-        return GpuChange(gpu=gpu, target=target, advertise=advertise, withdraw=withdraw)
+        advertise, held = judged.split_advertisable(p for p in judged.partitions if p.id not in judged.withdrawn)
+        withdrawn = tuple(p for p in judged.partitions if p.id in judged.withdrawn)
+        return GpuChange(gpu=gpu, target=target, advertise=advertise, withdraw=withdrawn + held)
     usable = tuple(p for p in judged.partitions if p.advertisable)
     planned = target.planned if isinstance(target, Unchanged) else None
     # Hopper forgets its MIG mode at a reboot: a pod that got the GPU whole would keep people from turning it on again.

@@ -53,6 +53,8 @@ class Ends:
     """By UID: the process that is left of the pod, for people."""
     strangers: str | None = "the node's processes were not read"
     """A process of a pod that nothing knows, or why none is ruled out; None where time has to do."""
+    stray: bool = False
+    """There is such a process."""
 
 
 class EndBook:
@@ -127,9 +129,9 @@ class EndBook:
         strangers = [process for process in strange if not process.pods.intersection(fresh)]
         named = f"{table.title(strangers[0].pid)} is left of pod UID {min(strangers[0].pods)}" if strangers else None
         # One that the API still shows is late in the watch, or finished.
-        return Ends(
-            ended=frozenset(over - (set(fresh) - here)), left=left, strangers=named or ("" if complete else None)
-        )
+        ended = frozenset(over - (set(fresh) - here))
+        unnamed = "" if complete else None
+        return Ends(ended=ended, left=left, strangers=named or unnamed, stray=bool(strangers))
 
     def _waited(self, gone: Gone) -> bool:
         return self._ages.seconds("gone", gone.pod.uid) >= gone.pod.grace_seconds + self._slack_seconds

@@ -121,8 +121,18 @@ class Holdings:
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
+        unseen = next(
+            (v for v in pods.vanished if v.uid in ends.left and len(known.get(v.uid, ())) < v.requested), None
+        )
+        if unseen is not None:
+            ends = replace(ends, stray=True, strangers=f"{ends.left[unseen.uid]} is left of pod {unseen.title}")
         doubtful = self._doubts(allocations, _shown(pods, listed), ends)
         doubtful.update(self._dropped_doubts(pods, ends))
+        strays: set[str] = set()
+        if ends.stray:
+            # It may be the process of the pod that has them. Of a new pod List and watch tell within a moment.
+            strays = {i for i in doubtful if self._ages.seconds("stray", i) >= FORGOTTEN_SECONDS}
+            doubtful = {i: f"{why}, and {ends.strangers}" for i, why in doubtful.items()}
         for device_id, title, why in self._checkpointed(entries, pods):
             if title:
                 held.setdefault(device_id, title)
@@ -131,7 +141,7 @@ class Holdings:
         twice = self._twice(pods, entries)
         self._ages.end_pass()
         self._save()
-        left = frozenset(i for uid in ends.left for i in known.get(uid, ()))
+        left = strays.union(i for uid in ends.left for i in known.get(uid, ()))
         return Votes(held=held, known=known, doubtful=doubtful, forgotten=self._forgotten, twice=twice, left=left)
 
     def _twice(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> Twice:

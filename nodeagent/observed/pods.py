@@ -111,6 +111,11 @@ class NodePod:
         return any(getattr(self, field.name) for field in fields(self) if field.name not in OF_ANY_POD)
 
     @property
+    def requested(self) -> int:
+        """How many devices its containers request that stay."""
+        return sum(count for _, amounts in self.containers for _, count in amounts)
+
+    @property
     def resources(self) -> tuple[str, ...]:
         """Every resource it may hold."""
         requested = {resource for _, amounts in self.containers for resource, _ in amounts}

@@ -167,8 +167,7 @@ def shortfalls(pods: ObservedPods, listed: Listed, votes: Votes) -> dict[str, st
                 why = f"init containers of pod {pod.title} hold {count} more of {resource}, unlisted, until it ends"
                 found.setdefault(resource, why)
     for gone in pods.vanished:
-        requested = sum(count for _, amounts in gone.containers for _, count in amounts)
-        if len(votes.known.get(gone.uid, ())) < requested or gone.hidden:
+        if len(votes.known.get(gone.uid, ())) < gone.requested or gone.hidden:
             for resource in gone.resources:
                 found.setdefault(resource, f"pod {gone.title} left the API before it ended and may still run")
     return found

@@ -139,3 +139,52 @@ def test_what_is_left_of_a_pod_whose_name_another_one_took_is_its_own_device(
 
     assert world.plugin.config.occupied == (device,)
     assert device not in world.kubelet.devices[THREE]
+
+
+def test_what_a_pod_that_no_agent_saw_was_given_is_not_on_offer_while_a_process_of_it_is_left(world: World) -> None:
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    world.force_delete(holder, seen_by_driver=False)
+    world.restart()
+    world.settle()
+    assert device not in world.kubelet.devices[THREE]
+    assert world.plugin.config.occupied == (device,)
+
+    world.end_container(holder)
+    world.wait(61)
+    assert device in world.kubelet.devices[THREE]
+    assert not list(world.plugin.config.occupied)
+
+
+def test_what_a_pod_was_given_that_was_gone_before_the_list_showed_it_is_not_on_offer(world: World) -> None:
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    shown = world.kubelet.held.pop(holder)
+    world.kubelet.known.discard(holder)
+    world.pods[holder]["status"] = {}
+    world.run()
+    world.kubelet.held[holder] = shown
+    world.force_delete(holder, seen_by_driver=False)
+    for _ in range(3):
+        world.wait(100)
+        assert device not in world.kubelet.devices[THREE]
+        assert world.plugin.config.occupied == (device,)
+
+    world.end_container(holder)
+    world.wait(61)
+    world.wait(61)
+    assert device in world.kubelet.devices[THREE]
+    assert not list(world.plugin.config.occupied)
+
+
+def test_an_allocate_of_a_moment_ago_is_no_reason_to_take_a_device_off_the_list(world: World) -> None:
+    """Although a stranger's process is there: its pod is about to be observed."""
+    world.tree.start(4711, uid_of(99))
+    world.settle(3)
+    world.pods_late = True
+    holder = world.pod(THREE)
+    world.run()
+    world.pods_late = False
+    world.run()
+    assert not list(world.plugin.config.occupied)
+    assert world.running[holder][0] in world.kubelet.devices[THREE]

@@ -29,7 +29,7 @@ def test_a_new_pod_of_the_same_name_is_not_the_one_that_vanished(make_world: Mak
     world.settle(5)
 
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
-    assert "left the API before it ended" in world.gpu_status()["message"]
+    assert "is left of pod default/web-0" in world.gpu_status()["message"]
 
 
 @pytest.mark.parametrize("late_passes", [0, 1, 3])

@@ -63,6 +63,15 @@ class Readings:
         mine = frozenset(device.id for device in self.config.devices if device.kind is DeviceKind.MPS)
         object.__setattr__(self, "slices", mine)
 
+    @property
+    def needs_daemons(self) -> bool | None:
+        """Whether this node must keep its MPS daemons; None where it is not known."""
+        if self.slices:
+            return True
+        if self.mps is None or not self.in_force:
+            return None
+        return bool(self.mps.daemons or self.mps.leftover)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:

@@ -149,7 +149,7 @@ class Advertiser:
         )
         confirmation = self._confirmer.confirm(readings, [gpu.uuid for gpu in observation.gpus])
         rival = self.rival(observation)
-        unlabelled = self._guard.hold_daemons(readings.node, needed=needs_daemons(readings))
+        unlabelled = self._guard.hold_daemons(readings.node, needed=readings.needs_daemons)
         unwritten = unlabelled or self._release_node(readings, confirmation, rival=rival)
         self._ages.end_pass()
         return Advertised(
@@ -200,7 +200,8 @@ class Advertiser:
         slices = [p for change in planned for p in change.withdraw + change.advertise if p.kind is DeviceKind.MPS]
         idle = {p.id for p in slices if observation.usage.of(p).free}
         config = understood(withdraw_all(without(self._file.config, idle)), readings.loaded)
-        late = self._write(config, observation, guarded=not self.rival(observation))
+        unsafe = {device.id for device in config.devices}
+        late = self._write(config, observation, guarded=not self.rival(observation), unsafe=unsafe)
         return late or str(observation.driver_problem)
 
     def _unread(self, observation: Observation, changes: Iterable[GpuChange], faults: Faults) -> str:
@@ -231,6 +232,8 @@ class Advertiser:
             late = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
             if late:
                 self._refused_seconds = self._ages.seconds("taint")
+                # Whoever closed the driver waits for this, and pods could start with nothing.
+                late = "" if observation.driver_closed and self._refused_seconds >= TAINT_SECONDS else late
         if not late and guarded and not observation.driver_closed:
             # After the taint, and before a pod can get what the GPU is shared as, or the GPU as a whole.
             self._hold_modes(observation, config)
@@ -293,12 +296,3 @@ def _recalled(observation: Observation, config: PluginConfig) -> str:
     if observation.plan is None or not observation.plan.handed_back or not config.advertised():
         return ""
     return "the plan still reports the node as handed back: devices are advertised once it does not"
-
-
-def needs_daemons(readings: Readings) -> bool | None:
-    """Whether this node must keep its MPS daemons; None where it is not known."""
-    if any(device.kind is DeviceKind.MPS for device in readings.config.devices):
-        return True
-    if readings.mps is None or not readings.in_force:
-        return None
-    return bool(readings.mps.daemons or readings.mps.leftover)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from crds.v1alpha1.names import Reason
-from nodeagent.advertise.advertiser import needs_daemons
 from nodeagent.advertise.config_file import ConfigFile, withdraw_all, without
 from nodeagent.advertise.confirm import Stage, unanswered
 from nodeagent.advertise.taint import NodeGuard
@@ -60,7 +59,7 @@ class OwnPlugin:
         except OSError as error:
             waits: Stage | None = self._late(f"the device plugin's config cannot be written: {error}")
         else:
-            self._guard.hold_daemons(readings.node, needed=needs_daemons(replace(readings, config=config)))
+            self._guard.hold_daemons(readings.node, needed=replace(readings, config=config).needs_daemons)
             if not (written and self._file.in_force(readings.loaded)):
                 waits = self._late(
                     f"{OURS} still withdraws its devices",

@@ -159,3 +159,20 @@ def test_other_values_close_nothing(halves: World, value: str) -> None:
     halves.settle(3)
     assert halves.advertised() == {SLICE: 2}
     assert clients.any_open(halves.machine)
+
+
+def test_a_node_that_takes_no_taint_is_held_off_too(halves: World) -> None:
+    """The taint spares pods a refusal; they must not get devices of a driver that is about to go instead."""
+    halves.taint_refused = "403"
+    hold_off(halves)
+    halves.settle(3)
+    assert halves.advertised() == {}
+    assert not halves.running.get(halves.pod(SLICE))
+    for _ in range(70):
+        halves.run(1.0)
+    assert released(halves) == ("True", "DriverClosed")
+
+    hold_off(halves, None)
+    halves.settle()
+    assert halves.found() == ("Ready", "Confirmed")
+    assert halves.advertised() == {SLICE: 2}

@@ -7,6 +7,7 @@ name is whatever a container calls it. A file is never asked for news: a mount t
 Proves nothing by itself: whether the host's processes are seen at all is asked of the kubelet.
 """
 
+import contextlib
 import ctypes
 import os
 import re
@@ -139,10 +140,14 @@ class Processes:
         return next((float(row.split()[1]) for row in rows if row.startswith("btime ")), 0.0)
 
     def _open_devices(self, pid: int) -> Iterator[DeviceNumber]:
-        folder = self._proc / str(pid) / "fd"
-        for name in os.listdir(folder):
-            if (number := _device_number(folder / name)) is not None:
-                yield number
+        folder = self._proc / str(pid)
+        # Of a process whose first thread has ended only the others show what it has open.
+        threads = [folder] if os.listdir(folder / "fd") else (folder / "task").iterdir()
+        for files in (thread / "fd" for thread in threads):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # this thread has ended
+                for name in os.listdir(files):
+                    if (number := _device_number(files / name)) is not None:
+                        yield number
 
 
 def _device_number(path: Path) -> DeviceNumber | None:

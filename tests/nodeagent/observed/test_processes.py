@@ -12,6 +12,7 @@ import pytest
 from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.processes import Process, Processes, ProcessTable
 from tests.nodeagent.proc_tree import BOOTED_AT, HOST, LAYOUTS, ProcTree
+from tests.waiting import eventually
 
 UID = "0f1e2d3c-0000-4000-8000-0123456789ab"
 OTHER = "0f1e2d3c-0000-4000-8000-0123456789ac"
@@ -147,6 +148,27 @@ def test_the_kernels_own_procfs() -> None:
         table = Processes().scan()
         assert isinstance(table, ProcessTable)
         assert child.pid not in {process.pid for process in table.processes}
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_what_is_open_after_the_first_thread_has_ended() -> None:
+    program = (
+        "import ctypes, threading\n"
+        "f = open('/dev/zero')\n"
+        "threading.Thread(target=input).start()\n"
+        "print(flush=True)\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1)
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        eventually(lambda: ") Z " in Path(f"/proc/{child.pid}/stat").read_text(), "the end of the first thread")
+        found = Processes().holders([ZERO])
+        assert not isinstance(found, NoAnswer)
+        assert child.pid in {process.pid for process in found}
     finally:
         child.kill()
         child.communicate()

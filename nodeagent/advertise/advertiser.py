@@ -232,7 +232,7 @@ class Advertiser:
             late = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
             if late:
                 self._refused_seconds = self._ages.seconds("taint")
-                # Whoever closed the driver waits for this, and pods could start with nothing.
+                # The person who closed the driver waits for this, and pods could start with nothing.
                 late = "" if observation.driver_closed and self._refused_seconds >= TAINT_SECONDS else late
         if not late and guarded and not observation.driver_closed:
             # After the taint, and before a pod can get what the GPU is shared as, or the GPU as a whole.

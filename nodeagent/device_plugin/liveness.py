@@ -33,7 +33,7 @@ class Liveness:
         return [f"{name} has not answered for {s:.0f} s" for name, s in silent.items() if s >= SILENT_SECONDS]
 
     def ask(self) -> None:
-        """One round. Another path of the same resource is another socket, and begins anew."""
+        """One round. Another path of the same resource is another socket, and begins again."""
         sockets = [path for path in self._sockets() if os.path.exists(path)]  # false for a path that cannot be read
         self._asked = {path: at for path, at in self._asked.items() if path in sockets}
         for path in sockets:

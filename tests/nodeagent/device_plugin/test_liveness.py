@@ -1,4 +1,4 @@
-"""What the liveness probe is told: a socket that is silent for a minute, and nothing else, fails it."""
+"""What the liveness probe gets: a socket that is silent for a minute, and nothing else, fails it."""
 
 import os
 import socket
@@ -41,7 +41,7 @@ class Plugin(rpc.DevicePluginServicer):
         self.questions.append(request)
         self.may_answer.wait()
         if self.code is not OK:
-            context.abort(self.code, "as it was told to")
+            context.abort(self.code, "as the test wants")
         return pb.PreferredAllocationResponse()
 
 
@@ -120,7 +120,7 @@ def test_a_question_that_hangs_counts_until_it_is_answered(node: PluginNode) -> 
         assert liveness.problems() == []
 
 
-def test_one_silent_socket_fails_it_beside_one_that_answers(node: PluginNode, silent: Path) -> None:
+def test_one_silent_socket_fails_it_alongside_one_that_answers(node: PluginNode, silent: Path) -> None:
     clock, path = Clock(), node.root / "p.sock"
     liveness = Liveness(lambda: [path, silent], clock)
     with serving(path):
@@ -130,7 +130,7 @@ def test_one_silent_socket_fails_it_beside_one_that_answers(node: PluginNode, si
     assert liveness.problems() == ["silent.sock has not answered for 70 s"]
 
 
-@pytest.mark.parametrize("case", ["nothing is served", "it has just started", "the kubelet removed the file", "anew"])
+@pytest.mark.parametrize("case", ["nothing is served", "it has just started", "the kubelet removed the file", "again"])
 def test_what_is_not_there_cannot_be_silent(node: PluginNode, silent: Path, case: str) -> None:
     clock = Clock()
     sockets = {"nothing is served": [], "it has just started": [node.root / "none.sock"]}.get(case, [silent])
@@ -138,7 +138,7 @@ def test_what_is_not_there_cannot_be_silent(node: PluginNode, silent: Path, case
     liveness.ask()
     if case == "the kubelet removed the file":
         silent.unlink()
-    if case == "anew":
+    if case == "again":
         sockets[:] = [silent.rename(node.root / "another.sock")]
     clock.now += DAY_SECONDS
     liveness.ask()

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import yaml
 
 from crds.v1alpha1 import names
 from kube import apply
+from kube.errors import NotFound
 from nodeagent.handover.config import PluginFiles
 from nodeagent.observed.kubelet import Allocatable, Kubelet
 from sandbox.driver import machine, toolkit
@@ -27,6 +29,7 @@ from sandbox.supervisor import Supervisor
 from tests.builders import objects
 from tests.builders.models import H100
 from tests.e2e.fleet import daemon_pod
+from tests.e2e.kubelet.pod_processes import PodProcesses
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import AGENT, NODES, PLANS, PLUGIN, RealCluster, plan
 from tests.e2e.rig.realkubelet import Container, RealKubelet
@@ -51,7 +54,9 @@ class GpuNode:
         mig: Sequence[bool] = (True,),
         tick_seconds: float = 1.0,
         settings: Mapping[str, Any] | None = None,
+        with_processes: bool = False,
     ) -> None:
+        """`with_processes`: its pods have some, so that the agent judges by them."""
         self.name = name
         self.cluster = cluster
         self.folder = Path(tempfile.mkdtemp(prefix="gpn", dir="/tmp"))
@@ -79,13 +84,15 @@ class GpuNode:
             status_tick_seconds=tick_seconds,
             labels=labels,
         )
-
+        self.processes = PodProcesses(self.kubelet.runtime, proc_of(self.machine), name) if with_processes else None
         self._pod_resources = Kubelet(self.kubelet.paths.root, clock=time.monotonic, wall_clock=time.time)
 
     def start(self) -> None:
         machine.create(self.machine, [(H100, {"mig_enabled": on}) for on in self._mig], seed=self.name)
         toolkit.install(self.folder / "driver", self.cdi, machine.DRIVER_VERSION, range(len(self._mig)))
         self.kubelet.start()
+        if self.processes is not None:
+            self.processes.start()
         eventually(self._running_daemons, f"DaemonSet pods run on {self.name}", SECONDS)
         self.start_plugin()
         self.start_mps()
@@ -129,6 +136,8 @@ class GpuNode:
         self.supervisor.stop()
         for pod in apply.get(self.cluster.admin, PODS, query={"fieldSelector": f"spec.nodeName={self.name}"})["items"]:
             apply.delete(self.cluster.admin, f"{PODS}/{pod['metadata']['name']}", grace_seconds=0)
+        if self.processes is not None:
+            self.processes.stop()
         self.kubelet.close()
         for path in (f"{PLANS}/{self.name}", f"{NODES}/{self.name}"):
             self.cluster.kubectl("delete", "--ignore-not-found", "--raw", path)
@@ -181,17 +190,31 @@ class GpuNode:
         """The kubelet has them, and the Node shows them: an older Node can show them when the plugin is away."""
         return len(self.offered(resource)) == count and int(self.allocatable(resource) or 0) == count
 
-    def create_pod(self, name: str, *resources: str, grace_seconds: int = 1, **script: str) -> Raw:
-        """For the scheduler, which has no other node with such a resource to choose."""
+    def create_pod(
+        self,
+        name: str,
+        *resources: str,
+        grace_seconds: int = 1,
+        bound: bool = False,
+        restart_policy: str = "Never",
+        runs_seconds: float | None = None,
+        **script: str,
+    ) -> Raw:
+        """For the scheduler, which has no other node with such a resource to choose; or `bound` past it."""
         annotations = {f"sandbox.gpuplan.dev/{key.replace('_', '-')}": value for key, value in script.items()}
+        container = objects.container(
+            "c", dict.fromkeys(resources, "1"), image="gpuplan.test/image:1", sleep=runs_seconds
+        )
+        placement: Raw = {"nodeName": self.name} if bound else {}
         body = objects.pod(
             name,
-            containers=[objects.container("c", dict.fromkeys(resources, "1"), image="gpuplan.test/image:1")],
+            containers=[container],
             metadata={"annotations": annotations},
             nodeSelector={"kubernetes.io/hostname": self.name},
             terminationGracePeriodSeconds=grace_seconds,
-            restartPolicy="Never",
+            restartPolicy=restart_policy,
             dnsPolicy="Default",
+            **placement,
         )
         return apply.create(self.cluster.admin, PODS, objects.manifest(body))
 
@@ -207,6 +230,32 @@ class GpuNode:
     def phase(self, raw: Raw) -> str:
         """Of the pod, at the API."""
         return str(apply.get(self.cluster.admin, f"{PODS}/{raw['metadata']['name']}")["status"].get("phase"))
+
+    def containers(self, raw: Raw) -> list[tuple[str, str]]:
+        """State and device of each that the pod has had."""
+        found = self.kubelet.runtime.containers(raw["metadata"]["uid"])
+        return [(each.state, each.options.env.get("NVIDIA_VISIBLE_DEVICES", "")) for each in found]
+
+    def pods(self) -> list[Raw]:
+        found: list[Raw] = apply.get(self.cluster.admin, PODS)["items"]
+        return found
+
+    def delete_pods(self) -> None:
+        """Return when they are gone; containers that cannot be killed end now, those of earlier pods too."""
+        for container in self.kubelet.runtime.containers():
+            self.kubelet.runtime.release(container.container_id)
+        for raw in self.pods():
+            with suppress(NotFound):  # it was being deleted
+                apply.delete(self.cluster.admin, f"{PODS}/{raw['metadata']['name']}")
+        eventually(lambda: not self.pods(), "no pods are left", SECONDS)
+
+    def gpu_message(self) -> str:
+        """Of the only GPU, for the newest version of the plan."""
+        found = apply.get(self.cluster.admin, f"{PLANS}/{self.name}")
+        status = found.get("status") or {}
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            return ""
+        return str(next((gpu["message"] for gpu in status.get("gpus") or ()), ""))
 
     def visible(self, raw: Raw) -> str:
         """The device that the pod's newest container was given."""

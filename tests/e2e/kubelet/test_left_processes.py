@@ -1,0 +1,147 @@
+"""What a pod holds that was deleted by force while its process lives on, or whose container waits for its restart.
+
+Each running container has a real process in a cgroup of its pod. The runtime below the kubelet is scripted: that is how
+a process is left that nothing can kill.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kube import apply
+from partitioning.resources import mig_resource
+from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, mig_item
+from tests.e2e.kubelet.pod_processes import PodProcesses
+from tests.e2e.kubelet.programs import KubeletPrograms
+from tests.e2e.real_cluster import RealCluster
+from tests.waiting import eventually
+
+SMALL = mig_resource("1g.10gb")
+HALF = mig_resource("3g.40gb")
+SETTINGS = {"kubeletStartSeconds": 5, "releaseSlackSeconds": 8}
+LAYOUT = mig_item(("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4))
+WITHOUT_HALF = mig_item(("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 4))
+TIMERS_SECONDS = 15.0
+"""Longer than grace period and slack together: what is held then is not held by time."""
+MINUTE = 60.0
+
+
+@pytest.fixture(scope="module")
+def machine_node(cluster: RealCluster, kubelet_programs: KubeletPrograms) -> Iterator[GpuNode]:
+    found = GpuNode("gpu-left", cluster, kubelet_programs, settings=SETTINGS, with_processes=True)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def node(machine_node: GpuNode) -> Iterator[GpuNode]:
+    """With two small slices and half a GPU, all free."""
+    machine_node.write_plan(LAYOUT)
+    machine_node.wait_ready()
+    eventually(lambda: machine_node.offers(SMALL, 2) and machine_node.offers(HALF, 1), "all is on offer", SECONDS)
+    yield machine_node
+    machine_node.delete_pods()
+
+
+@pytest.fixture
+def processes(node: GpuNode) -> PodProcesses:
+    assert node.processes is not None
+    return node.processes
+
+
+def for_a_while(seconds: float, check: Callable[[], None]) -> None:
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        check()
+        time.sleep(0.2)
+
+
+def test_a_process_that_outlives_a_forced_deletion_keeps_its_slice(node: GpuNode, processes: PodProcesses) -> None:
+    """The kubelet calls the device free at once. No grace period or slack lasts as long as the process."""
+    first = node.create_pod("first", HALF, unkillable_seconds="inf")
+    held, uid = node.visible(first), first["metadata"]["uid"]
+    eventually(lambda: processes.of(uid), "its process runs")
+    apply.delete(node.cluster.admin, f"{PODS}/first", grace_seconds=0)
+    eventually(lambda: node.offered(HALF) == (), "it is not on offer any more", SECONDS)
+    second = node.create_pod("second", HALF, bound=True)
+    node.write_plan(WITHOUT_HALF)
+
+    def kept() -> None:
+        assert processes.of(uid)
+        assert held in node.slices()
+        assert node.containers(first) == [("running", held)]
+        assert node.containers(second) == []
+
+    for_a_while(TIMERS_SECONDS + 20, kept)
+    assert "held by pod default/first" in node.gpu_message()
+    assert node.offered(HALF) == ()
+    print(f"second pod: {node.phase(second)}; plan: {node.gpu_message()}")
+    apply.delete(node.cluster.admin, f"{PODS}/second")
+    (container,) = node.kubelet.runtime.containers(uid)
+    node.kubelet.runtime.release(container.container_id)
+    eventually(lambda: not processes.of(uid), "its process has ended")
+    began = time.monotonic()
+    eventually(node.ready, "the plan is carried out", MINUTE)
+    assert held not in node.slices()
+    print(f"free {time.monotonic() - began:.0f} s after the end of the process")
+
+
+def test_a_pod_that_got_the_slice_of_a_living_process_waits_for_its_end(node: GpuNode, processes: PodProcesses) -> None:
+    """Bound at once: the kubelet may give the device away before the agent has noticed."""
+    first = node.create_pod("first", HALF, unkillable_seconds="inf")
+    held, uid = node.visible(first), first["metadata"]["uid"]
+    eventually(lambda: processes.of(uid), "its process runs")
+    apply.delete(node.cluster.admin, f"{PODS}/first", grace_seconds=0)
+    second = node.create_pod("second", HALF, bound=True)
+
+    def apart() -> None:
+        assert not (processes.of(uid) and "running" in dict(node.containers(second)))
+        assert held in node.slices()
+
+    for_a_while(TIMERS_SECONDS, apart)
+    print(f"while the process lives: {node.phase(second)}, {node.containers(second)}")
+    (container,) = node.kubelet.runtime.containers(uid)
+    node.kubelet.runtime.release(container.container_id)
+    began = time.monotonic()
+    third = node.create_pod("third", HALF) if node.phase(second) == "Failed" else second
+    eventually(lambda: node.containers(third) == [("running", held)], "the next pod runs", MINUTE)
+    print(f"the next pod runs {time.monotonic() - began:.0f} s after the end of the process")
+
+
+@pytest.mark.parametrize("checkpoint", ["kept", "lost"])
+def test_a_holder_that_waits_for_its_restart_when_the_kubelet_starts(node: GpuNode, checkpoint: str) -> None:
+    """As docs/operating.md has it: the kubelet refuses it, unless a device is healthy by then."""
+    other = node.create_pod("other", SMALL)
+    others = node.visible(other)
+    holder = node.create_pod("holder", SMALL, restart_policy="Always", runs_seconds=0.2, exit_code="1")
+    eventually(lambda: len(node.containers(holder)) > 1, "its container was started again", SECONDS)
+    (held,) = {device for _, device in node.containers(holder)}
+    eventually(lambda: node.containers(holder)[-1] == ("exited", held), "it waits", SECONDS)
+    node.kubelet.kill()
+    if checkpoint == "lost":
+        node.kubelet.paths.checkpoint.unlink()
+    node.kubelet.start()
+    began = time.monotonic()
+
+    def kept() -> None:
+        assert {held, others} <= node.slices().keys()
+        assert {device for _, device in node.containers(holder)} == {held}
+        assert {device for _, device in node.containers(other)} == {others}
+        # A kubelet without records counts its pods against what is healthy, and ends those for which that is too few.
+        assert checkpoint == "lost" or node.containers(other) == [("running", others)]
+
+    for_a_while(TIMERS_SECONDS, kept)
+    status = apply.get(node.cluster.admin, f"{PODS}/holder")["status"]
+    beside = apply.get(node.cluster.admin, f"{PODS}/other")["status"]
+    print(f"checkpoint {checkpoint}, other: {beside['phase']} {beside.get('reason', '')} {beside.get('message', '')}")
+    print(f"checkpoint {checkpoint}: {status['phase']} {status.get('reason', '')} {status.get('message', '')}")
+    if checkpoint == "lost" or status["phase"] == "Failed":
+        assert status["phase"] == "Failed"
+        assert status["reason"] in ("UnexpectedAdmissionError", f"OutOf{SMALL}")
+    apply.delete(node.cluster.admin, f"{PODS}/holder")
+    eventually(lambda: held in node.offered(SMALL), "its slice is on offer again", MINUTE)
+    print(f"checkpoint {checkpoint}: on offer {time.monotonic() - began:.0f} s after the kubelet's start")

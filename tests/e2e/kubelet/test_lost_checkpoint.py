@@ -1,4 +1,4 @@
-"""What a pod holds at a real kubelet that has lost its checkpoint: no second pod gets it, whoever else is away.
+"""What a pod holds at a real kubelet that has lost its checkpoint: no second pod gets it, with an agent or without one.
 
 Each running container has a real process in a cgroup of its pod. Second pods are bound by name, because the scheduler
 would keep them away.

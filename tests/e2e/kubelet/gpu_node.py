@@ -255,7 +255,7 @@ class GpuNode:
         status = found.get("status") or {}
         if status.get("observedGeneration") != found["metadata"]["generation"]:
             return ""
-        return str(next((gpu["message"] for gpu in status.get("gpus") or ()), ""))
+        return str(next((gpu.get("message", "") for gpu in status.get("gpus") or ()), ""))
 
     def visible(self, raw: Raw) -> str:
         """The device that the pod's newest container was given."""

@@ -136,9 +136,8 @@ def test_a_holder_that_waits_for_its_restart_when_the_kubelet_starts(node: GpuNo
 
     for_a_while(TIMERS_SECONDS, kept)
     status = apply.get(node.cluster.admin, f"{PODS}/holder")["status"]
-    beside = apply.get(node.cluster.admin, f"{PODS}/other")["status"]
-    print(f"checkpoint {checkpoint}, other: {beside['phase']} {beside.get('reason', '')} {beside.get('message', '')}")
-    print(f"checkpoint {checkpoint}: {status['phase']} {status.get('reason', '')} {status.get('message', '')}")
+    for name in ("other", "holder"):
+        print(f"checkpoint {checkpoint}, {name}: {apply.get(node.cluster.admin, f'{PODS}/{name}')['status']}")
     if checkpoint == "lost" or status["phase"] == "Failed":
         assert status["phase"] == "Failed"
         assert status["reason"] in ("UnexpectedAdmissionError", f"OutOf{SMALL}")

@@ -18,6 +18,7 @@ from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuProcess
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.hardware.reading import HardwareReader
 from nodeagent.observed.claims import located
+from nodeagent.observed.ends import Ends
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import ObservedPods
@@ -101,6 +102,10 @@ class Observation:
     """The device plugin's ledger, read before every witness of use."""
     hidden_processes: str = ""
     """Why the processes on the GPUs are not known, and so no partition is known to be free."""
+    ends: Ends = field(default_factory=Ends)
+    """Of pods that are gone."""
+    lost: str = ""
+    """Why a pod that no record knows may hold any device."""
 
     @property
     def driver_closed(self) -> bool:
@@ -120,6 +125,14 @@ class Observation:
         if isinstance(processes, str):
             return Verdict(use=Use.UNKNOWN, why=processes) if verdict.free else verdict
         return with_processes(verdict, partition, gpu, processes, self.usage.held)
+
+    def occupied(self, config: PluginConfig) -> set[str]:
+        """Ids on which a process of a pod is left that is gone, or may be; they stay so until that pod's end."""
+        before = set(self.readings.config.occupied)
+        if not (self.ends.unread or self.lost):
+            before &= self.ends.pending | self.usage.doubtful.keys()
+        any_other = {d.id for d in config.devices} - self.usage.held.keys() if self.lost and self.ends.stray else ()
+        return before.union(self.usage.left, any_other)
 
     def judge(self, gpu: ObservedGpu) -> JudgedGpu:
         """One GPU with verdicts."""
@@ -183,6 +196,8 @@ class Observer:
             processes=_processes(hardware.gpus, found.hidden_processes),
             handed_out=found.handed_out,
             hidden_processes=found.hidden_processes,
+            ends=found.ends,
+            lost=found.lost,
             unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in hardware.gpus},
             believed_in_seconds=found.believed_in_seconds,
         )

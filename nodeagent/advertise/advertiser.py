@@ -180,7 +180,8 @@ class Advertiser:
             driver_version=observation.driver_version,
             doomed=[instance for change in changes for instance in change.destroy],
         )
-        config = understood(occupy(delivery.apply(config), observation.usage.left), readings.loaded)
+        config = delivery.apply(config)
+        config = understood(occupy(config, observation.occupied(config)), readings.loaded)
         rival = self.rival(observation)
         recalled = "" if rival else _recalled(observation, config)
         if rival or recalled or observation.disabled:
@@ -214,8 +215,8 @@ class Advertiser:
         ]
         # What is held, or left of a pod that is gone, is known without the driver.
         held = _unsafe(observation, changes).union(observation.usage.forgotten)
-        config = occupy(more_unhealthy(self._file.config, held.union(broken)), observation.usage.left)
-        config = understood(config, observation.readings.loaded)
+        config = more_unhealthy(self._file.config, held.union(broken))
+        config = understood(occupy(config, observation.occupied(config)), observation.readings.loaded)
         late = self._put(config, observation) if config != self._file.config else ""
         return late or f"the driver does not answer: {observation.driver_problem}"
 
@@ -240,8 +241,8 @@ class Advertiser:
         late = late or self._put(config, observation)
         if late:
             unusable = {*config.unhealthy, *(i for i in config.withdrawn if i in unsafe)}
-            stopped = occupy(more_unhealthy(self._file.config, unusable), observation.usage.left)
-            stopped = understood(stopped, readings.loaded)
+            stopped = more_unhealthy(self._file.config, unusable)
+            stopped = understood(occupy(stopped, observation.occupied(stopped)), readings.loaded)
             if stopped != self._file.config:
                 late = self._put(stopped, observation) or late
         return late

@@ -132,7 +132,8 @@ class ConfigFile:
         found = read_config(files)
         if isinstance(found, Unreadable):
             log.warning("%s is not used: MPS slices are known again only while a pod holds them", found)
-        self.config = found if isinstance(found, PluginConfig) else PluginConfig()
+        before = found if isinstance(found, PluginConfig) else PluginConfig()
+        self.config = replace(before, occupied=before.in_boot(boot_id).occupied)
         self._exists = isinstance(found, PluginConfig)
         self._answered_ns = 0
 

@@ -8,7 +8,7 @@ those of living pods are not seen. Reads processes and the API only while a pod 
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
@@ -19,6 +19,10 @@ from nodeagent.observed.processes import DeviceNumber, Process, ProcessTable
 
 EMPTY_SECONDS = 30.0
 """Between two containers of a pod, and between its sandbox and the first one, its cgroups are empty for less."""
+
+
+SANDBOX_SECONDS = 10.0
+"""Within it the kubelet ends the sandbox of a pod whose containers have ended."""
 
 
 class ProcessReader(Protocol):
@@ -41,6 +45,8 @@ class Gone:
 
     pod: NodePod
     ids: frozenset[str] = frozenset()
+    finished: bool = False
+    """By the API, whose phase other clients can write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,10 @@ class Ends:
     """A process of a pod that nothing knows, or why none is ruled out; None where time has to do."""
     stray: bool = False
     """There is such a process."""
+    pending: frozenset[str] = frozenset()
+    """Ids of pods that are gone and have not ended."""
+    unread: bool = False
+    """The processes were not read: what was left of a pod may be there still."""
 
 
 class EndBook:
@@ -86,17 +96,18 @@ class EndBook:
     ) -> Ends:
         """`doubted`: strangers matter. `seen`: the agent sees the kubelet. `handed_out`: when, by device id."""
         found = {each.pod.uid: each for each in gone}
-        ends = Ends()
+        ends = Ends(unread=not pods.synced)
         if pods.synced and (found or doubted):
-            table = self._processes.scan() if seen and isinstance(listed, Listed) else listed
+            table = self._processes.scan() if seen else ProcessTable()
             if not seen:
-                ends = Ends(ended=frozenset(uid for uid in found if self._waited(found[uid])), strangers=None)
+                over = (uid for uid, each in found.items() if each.finished or self._waited(each))
+                ends = Ends(ended=frozenset(over), strangers=None)
             elif isinstance(table, NoAnswer):
-                ends = Ends(strangers=table.reason)
-            elif isinstance(table, ProcessTable):
+                ends = Ends(strangers=table.reason, unread=True)
+            else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
         self._ages.end_pass()
-        return ends
+        return replace(ends, pending=frozenset(i for uid in found.keys() - ends.ended for i in found[uid].ids))
 
     def _witnessed(
         self,
@@ -109,29 +120,32 @@ class EndBook:
         by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
         left = {uid: table.title(by_pod[uid][0]) for uid in found if uid in by_pod}
-        over = set()
-        for uid in sorted(found.keys() - left.keys()):
-            # A listed name is that of another pod, where there is one.
-            successors = {pod.key for pod in pods.pods if pod.uid != uid}
-            key = found[uid].pod.key
-            listed_still = isinstance(listed, Listed) and key in listed.pods and key not in successors
-            if self._empty(found[uid], complete=complete) and not listed_still:
+        over = {uid for uid in found.keys() - left.keys() if found[uid].finished}
+        for uid in sorted(found.keys() - left.keys() - over):
+            if self._empty(found[uid], complete=complete):
                 holder = self._holder(found[uid], handed_out)
-                if holder == "" or (holder is None and not complete):
-                    over.add(uid)
-                elif holder:
+                if holder:
                     left[uid] = holder
-        known = here | found.keys()
-        strange = [process for process in table.processes if process.pods and not process.pods & known]
+                elif not _lists(listed, found[uid].pod, pods) and (holder == "" or not complete):
+                    over.add(uid)
+        # The sandbox of a finished pod ends a moment later.
+        left = {uid: title for uid, title in left.items() if not found[uid].finished or self._outlived(uid)}
+        holders = {pod.uid for pod in pods.pods if not pod.ended or not pod.resources} | found.keys()
+        strange = [process for process in table.processes if process.pods and not process.pods & holders]
         fresh = self._fresh() if strange or over - here else ()
         if isinstance(fresh, NoAnswer):
             return Ends(ended=frozenset(over & here), left=left, strangers=fresh.reason)
-        strangers = [process for process in strange if not process.pods.intersection(fresh)]
+        finished = {pod.uid for pod in pods.pods if pod.ended}
+        strangers = [process for process in strange if not process.pods.intersection(fresh) - finished]
         named = f"{table.title(strangers[0].pid)} is left of pod UID {min(strangers[0].pods)}" if strangers else None
+        silent = listed.reason if isinstance(listed, NoAnswer) else None
         # One that the API still shows is late in the watch, or finished.
         ended = frozenset(over - (set(fresh) - here))
         unnamed = "" if complete else None
-        return Ends(ended=ended, left=left, strangers=named or unnamed, stray=bool(strangers))
+        return Ends(ended=ended, left=left, strangers=named or silent or unnamed, stray=bool(strangers))
+
+    def _outlived(self, uid: str) -> bool:
+        return self._ages.seconds("finished", uid) >= SANDBOX_SECONDS
 
     def _waited(self, gone: Gone) -> bool:
         return self._ages.seconds("gone", gone.pod.uid) >= gone.pod.grace_seconds + self._slack_seconds
@@ -155,6 +169,12 @@ class EndBook:
         since = min((handed_out[i] for i in ids), default=0.0)
         found = [each for each in holders if not each.pods and not 0 < each.began_at < since]
         return f"{found[0].title}, in no pod's cgroup," if found else ""
+
+
+def _lists(listed: Listed | NoAnswer, pod: NodePod, pods: ObservedPods) -> bool:
+    """Or may list it. A listed name is that of another pod, where there is one."""
+    successors = {other.key for other in pods.pods if other.uid != pod.uid}
+    return isinstance(listed, NoAnswer) or (pod.key in listed.pods and pod.key not in successors)
 
 
 def _complete(table: ProcessTable, pods: ObservedPods) -> bool:

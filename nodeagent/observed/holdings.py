@@ -113,10 +113,10 @@ class Holdings:
         entries = tuple(checkpoint)
         # Until the pods were read, a pod that is missing has not vanished.
         if pods.synced:
-            self._remember(pods, listed)
+            self._remember(pods, listed, ends)
             self._remember_claims(pods, entries)
             self._restore(pods)
-            self._forget(pods)
+            self._forget(pods, ends)
             self._forgotten = self._lost_by(pods, listed)
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
@@ -133,7 +133,7 @@ class Holdings:
             # It may be the process of the pod that has them. Of a new pod List and watch tell within a moment.
             strays = {i for i in doubtful if self._ages.seconds("stray", i) >= FORGOTTEN_SECONDS}
             doubtful = {i: f"{why}, and {ends.strangers}" for i, why in doubtful.items()}
-        for device_id, title, why in self._checkpointed(entries, pods):
+        for device_id, title, why in self._checkpointed(entries, pods, ends):
             if title:
                 held.setdefault(device_id, title)
             else:
@@ -166,11 +166,14 @@ class Holdings:
         remembered = {**self._dropped, **self._pods}
         found.update({uid: holding.gone() for uid, holding in remembered.items()})
         found.update({pod.uid: pod for pod in pods.vanished})
-        for uid in {pod.uid for pod in pods.pods if not pod.ending} | pods.ended | set(self._ended):
+        for uid in {pod.uid for pod in pods.pods if not (pod.ending or pod.ended)} | set(self._ended):
             found.pop(uid, None)
         found.update({pod.uid: pod for pod in pods.pods if pod.ending and not pod.ended})
         known = self._known(pods, entries)
-        return tuple(Gone(pod=pod, ids=known.get(uid, frozenset())) for uid, pod in sorted(found.items()))
+        return tuple(
+            Gone(pod=pod, ids=known.get(uid, frozenset()), finished=uid in pods.ended)
+            for uid, pod in sorted(found.items())
+        )
 
     def of_this_boot(self, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
         """Without those of which the plugin knows that they were answered before the node restarted."""
@@ -238,11 +241,11 @@ class Holdings:
             found.setdefault(entry.pod_uid, set()).update(entry.ids)
         return {uid: frozenset(ids) for uid, ids in sorted(found.items())}
 
-    def _remember(self, pods: ObservedPods, listed: Listed | NoAnswer) -> None:
+    def _remember(self, pods: ObservedPods, listed: Listed | NoAnswer, ends: Ends) -> None:
         for pod in pods.pods:
-            if pod.ended:
+            if pod.uid in ends.ended:
                 self._pods.pop(pod.uid, None)
-            elif isinstance(listed, Listed) and pod.key in listed.pods:
+            elif isinstance(listed, Listed) and pod.key in listed.pods and not pod.ended:
                 self._note(pod, listed)
 
     def _remember_claims(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> None:
@@ -290,8 +293,8 @@ class Holdings:
             ids = set(earlier.ids).union(set(latest.ids) - theirs)
             self._pods[uid] = replace(latest, ids=tuple(sorted(ids)))
 
-    def _forget(self, pods: ObservedPods) -> None:
-        for uid in sorted(self._pods.keys() & pods.ended - {pod.uid for pod in pods.pods}):
+    def _forget(self, pods: ObservedPods, ends: Ends) -> None:
+        for uid in sorted(self._pods.keys() & ends.ended - {pod.uid for pod in pods.pods}):
             del self._pods[uid]
             # Its line in the checkpoint is no other pod's, and as old.
             self._ended = (*self._ended, uid)
@@ -325,7 +328,7 @@ class Holdings:
                 for device_id in holding.ids
                 if device_id not in shown and self._ages.seconds("dropped", uid, device_id) < patience_seconds
             )
-            if ids and uid not in pods.ended:
+            if ids and uid not in ends.ended:
                 still[uid] = replace(holding, ids=ids)
                 why = f"pod {holding.title} held it, and the kubelet lists a pod of this name with another device now"
                 doubtful.update(dict.fromkeys(ids, why))
@@ -350,12 +353,12 @@ class Holdings:
         return doubtful
 
     def _checkpointed(
-        self, checkpoint: tuple[CheckpointEntry, ...], pods: ObservedPods
+        self, checkpoint: tuple[CheckpointEntry, ...], pods: ObservedPods, ends: Ends
     ) -> Iterable[tuple[str, str, str]]:
         """Id, holder (or nothing), and why it is doubtful."""
         living = {pod.uid: pod.title for pod in _unended(pods)}
         mentioned = {entry.pod_uid for entry in checkpoint}
-        self._ended = tuple(sorted((mentioned & (pods.ended | set(self._ended))) - living.keys()))
+        self._ended = tuple(sorted((mentioned & (ends.ended | set(self._ended))) - living.keys()))
         for entry in sorted(checkpoint, key=lambda found: (found.pod_uid, found.ids)):
             if entry.pod_uid in self._ended:
                 continue

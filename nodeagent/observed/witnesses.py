@@ -11,7 +11,7 @@ from typing import Protocol
 from nodeagent.handover.config import Allocation, PluginFiles, read_ledger, read_ledger_mark
 from nodeagent.handover.files import Unreadable
 from nodeagent.hardware.gpu_ids import KNOWN, GpuResources
-from nodeagent.observed.ends import EndBook
+from nodeagent.observed.ends import EndBook, Ends
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import ObservedPods, PodBook
@@ -53,6 +53,9 @@ class Witnessed:
     """The device plugin's ledger of this boot, read before the other witnesses."""
     hidden_processes: str = ""
     """Why the driver's list of processes proves nothing: a sentence for people."""
+    ends: Ends
+    lost: str = ""
+    """Why a pod that no record knows may hold any device."""
 
 
 class Witnesses:
@@ -97,16 +100,18 @@ class Witnesses:
         )
         book.end(ends.ended)
         pods = book.observed()
-        too_early = too_early or self._holdings.lost(lost_ledger, mark, ends)
+        lost = "" if too_early else self._holdings.lost(lost_ledger, mark, ends)
         votes = self._holdings.votes(pods, listed, handed_out, checkpoint, ends)
         return Witnessed(
             allocatable=allocatable,
             pods=pods,
-            usage=judge(pods, listed, votes, too_early=too_early or self._holdings.problem),
+            usage=judge(pods, listed, votes, too_early=too_early or lost or self._holdings.problem),
             rival_sockets=self._kubelet.rival_sockets(),
             handed_out=handed_out,
             believed_in_seconds=self._kubelet_start_seconds - seconds if seconds is not None else None,
             hidden_processes="" if sees_processes else HIDDEN_PROCESSES,
+            ends=ends,
+            lost=lost,
         )
 
     def _too_early(self, seconds: float | None) -> str:

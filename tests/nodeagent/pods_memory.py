@@ -4,7 +4,7 @@
 process is listed by the driver until its container ends, unless the driver is made blind to it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from nodeagent.hardware.gpu_ids import KNOWN
@@ -22,6 +22,18 @@ def uid_of(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012}"
 
 
+class RunningIds(tuple[str, ...]):
+    """The devices of one pod's container, and whose it is: several pods may have the same ones."""
+
+    uid: str
+
+    @classmethod
+    def of(cls, uid: str, ids: Iterable[str]) -> "RunningIds":
+        made = cls(ids)
+        made.uid = uid
+        return made
+
+
 class PodsMemory:
     """Keys are namespace and name."""
 
@@ -34,9 +46,8 @@ class PodsMemory:
         self._pids: dict[tuple[str, str], int] = {}
         self.tree = ProcTree(machine.with_name("proc"))
         self.tree.start(1, program="systemd", files=())
-        self._shown: dict[tuple[str, ...], int] = {}
-        """Process of each container, by its devices."""
-        self._uids: dict[tuple[str, ...], str] = {}
+        self._shown: dict[str, int] = {}
+        """Process of each container, by UID of its pod."""
 
     def pod(self, resource: str, name: str = "", count: int = 1, *, device: str = "") -> tuple[str, str]:
         """Bind a pod, let the kubelet admit it, and start its container; the chosen id is the first that fits."""
@@ -55,8 +66,7 @@ class PodsMemory:
         self.kubelet.held[key] = {"main": {resource: ids}}
         self.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(self.bound), ids=ids),)
         self.pods[key]["status"] = started()
-        self.running[key] = ids
-        self._uids[ids] = uid_of(self.bound)
+        self.running[key] = RunningIds.of(uid_of(self.bound), ids)
         self._pids[key] = 1000 + self.bound
         for device_id in ids:
             if "::" not in device_id:
@@ -89,8 +99,7 @@ class PodsMemory:
         self.kubelet.held[key] = {"main": {resource: (device_id,)}}
         if KNOWN.concerns(resource, device_id):
             self.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(self.bound), ids=(device_id,)),)
-        self.running[key] = (device,)
-        self._uids[device,] = uid_of(self.bound)
+        self.running[key] = RunningIds.of(uid_of(self.bound), [device])
         return key
 
     def pod_of_claim(self, name: str, device: str, *shown: str) -> tuple[str, str]:
@@ -110,20 +119,22 @@ class PodsMemory:
         for where, device_id in (("record", named), ("driver's record", f"{named} {device}")):
             if where in shown:
                 self.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(self.bound), ids=(device_id,)),)
-        self.running[key] = (device,)
-        self._uids[device,] = uid_of(self.bound)
+        self.running[key] = RunningIds.of(uid_of(self.bound), [device])
         return key
 
     def scan(self) -> ProcessTable | NoAnswer:
         """What the agent sees of the containers that run."""
-        runs = [ids for ids in self.running.values() if ids in self._uids]
-        for ids in self._shown.keys() - set(runs):
-            self.tree.end(self._shown.pop(ids))
-        for ids in runs:
-            if ids not in self._shown:
-                self._shown[ids] = 5000 + int(self._uids[ids][-12:])
-                self.tree.start(self._shown[ids], self._uids[ids], files=())
+        runs = {ids.uid for ids in self.running.values() if isinstance(ids, RunningIds)}
+        for uid in self._shown.keys() - runs:
+            self.tree.end(self._shown.pop(uid))
+        for uid in sorted(runs - self._shown.keys()):
+            self._shown[uid] = 5000 + int(uid[-12:])
+            self.tree.start(self._shown[uid], uid, files=())
         return Processes(self.tree.root).scan()
+
+    def hide_processes(self) -> None:
+        """What runs now has none in a cgroup of its pod."""
+        self.running = {key: tuple(ids) for key, ids in self.running.items()}
 
     def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer:
         """Those with one of the devices open."""

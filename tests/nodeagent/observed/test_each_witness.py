@@ -33,10 +33,9 @@ def escaped(world: World) -> None:
     """Its process has left the pod's cgroups, and has the device open."""
     holder = world.pod(THREE)
     world.run()
-    held = world.running[holder]
     world.force_delete(holder, seen_by_driver=False)
-    world.running["no", "pod"] = world.running.pop(holder, held)
-    world._uids.clear()
+    world.running["no", "pod"] = world.running.pop(holder)
+    world.hide_processes()
     replace_both(world)
     world.wait(31)
     world.wait(7200)
@@ -96,7 +95,7 @@ def checkpoint_alone(world: World) -> None:
 def handed_out(world: World) -> None:
     """An Allocate was answered a moment ago; its pod was deleted by force and is about to start."""
     holder = world.pod(THREE)
-    world._uids.clear()
+    world.hide_processes()
     world.force_delete(holder, seen_by_driver=False)
     replace_both(world)
     world.settle(20)
@@ -119,9 +118,9 @@ def late_watch(world: World) -> None:
     """The watch lost a pod that lives, between two of its containers."""
     holder = world.pod(THREE)
     world.run()
-    raw, held = world.pods[holder], world.running[holder]
     processes.detach(world.machine, world.pid(holder))
-    world._uids.clear()
+    world.hide_processes()
+    raw, held = world.pods[holder], world.running[holder]
     world.force_delete(holder, seen_by_driver=False)
     world.run()
     world.pods_late, world.pods[holder] = True, raw

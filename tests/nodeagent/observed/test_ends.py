@@ -302,8 +302,7 @@ def test_a_static_pod_is_known_by_the_hash_of_its_file(world: World) -> None:
     world.run()
     world.running.pop(holder)
     world.tree.start(4711, hash_, files=())
-    world.running["node", "static"] = device
-    world._uids.clear()
+    world.running["node", "static"] = tuple(device)
     world.forget(holder)
     world.pods.pop(holder)
     replace_both(world)

@@ -1,5 +1,7 @@
 """What is seen counts, however little what is not seen would prove: a process that is left, another boot."""
 
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -89,11 +91,12 @@ def test_a_device_whose_number_is_not_known_may_be_open(world: World, lost: str)
 
 def test_what_is_observed_after_the_node_restarted_is_kept_while_its_records_are_doubted(world: World) -> None:
     world.settle()
-    world.tree.start(4711, uid_of(99))
-    world.plugin.boot = "boot-2"
+    world.plugin.boot, world.kubelet.age_seconds = "boot-2", 1.0
     world.restart()
     world.settle(3)
     holder = world.pod(THREE)
+    world.tree.start(4711, uid_of(99))
+    world.kubelet.age_seconds = 3600.0
     world.run()
     world.force_delete(holder)
     world.restart()
@@ -188,3 +191,158 @@ def test_an_allocate_of_a_moment_ago_is_no_reason_to_take_a_device_off_the_list(
     world.run()
     assert not list(world.plugin.config.occupied)
     assert world.running[holder][0] in world.kubelet.devices[THREE]
+
+
+def list_fails(world: World) -> None:
+    world.kubelet.refuses = "RESOURCE_EXHAUSTED"
+
+
+def kubelet_starts(world: World) -> None:
+    world.kubelet.age_seconds = 1.0
+
+
+def processes_unread(world: World) -> None:
+    (world.tree.root / "1" / "stat").write_text("garbage")
+
+
+@pytest.mark.parametrize("trouble", [list_fails, kubelet_starts, processes_unread])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_is_left_of_a_pod_stays_off_the_list_while_a_witness_does_not_answer(
+    world: World, trouble: Callable[[World], None], restarted: bool
+) -> None:
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    world.settle()
+    world.force_delete(holder, seen_by_driver=False)
+    world.settle()
+    assert world.plugin.config.occupied == (device,)
+    trouble(world)
+    if restarted:
+        world.restart()
+    for _ in range(3):
+        world.run()
+        assert world.plugin.config.occupied == (device,)
+        assert device not in world.kubelet.devices[THREE]
+
+
+def test_a_process_of_a_pod_is_seen_before_the_lists_of_a_young_kubelet_are_believed(world: World) -> None:
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    world.settle()
+    world.kubelet.age_seconds = 1.0
+    world.force_delete(holder, seen_by_driver=False)
+    world.run()
+    assert world.plugin.config.occupied == (device,)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_pod_may_have_that_no_record_knows_is_not_on_offer(world: World, restarted: bool) -> None:
+    """The state directory is wiped, and the holder deleted by force, at the same time."""
+    holder, other = world.pod(THREE), world.pod(THREE)
+    world.settle()
+    shutil.rmtree(world.state.root)
+    world.state.plugin.directory.mkdir(parents=True)
+    world.plugin.allocations.clear()
+    world.force_delete(holder, seen_by_driver=False)
+    world.restart()
+    for _ in range(3):
+        world.settle()
+        assert world.running[holder][0] not in world.kubelet.devices[THREE]
+        assert world.kubelet.capacity[THREE] == 2
+        assert world.plugin.config.occupied == world.running[holder], "the other's container may start again"
+        if restarted:
+            world.restart()
+    assert world.running[other][0] in world.kubelet.devices[THREE]
+    world.end_container(holder)
+    world.wait(31)
+    assert len(world.kubelet.devices[THREE]) == 2
+
+
+ENDED_BY_OTHERS = {
+    "Failed": {"phase": "Failed", "reason": "NodeLost", "startTime": "t"},
+    "terminated": {
+        "phase": "Failed",
+        "startTime": "t",
+        "containerStatuses": [
+            {"name": "main", "state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}}
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("status", ENDED_BY_OTHERS)
+@pytest.mark.parametrize("agent", ["stays", "restarts", "is away meanwhile", "is away, records lost", "no checkpoint"])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_pod_that_was_ended_at_the_api_alone_keeps_what_it_has_while_a_process_is_left(
+    world: World, status: str, agent: str, deleted: bool
+) -> None:
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    if "is away" not in agent:
+        world.settle()
+    world.pods[holder]["status"] = ENDED_BY_OTHERS[status]
+    world.forget(holder)
+    if agent == "no checkpoint":
+        world.kubelet.entries = ()
+    if agent == "is away, records lost":
+        world.state.holdings.unlink(missing_ok=True)
+    if agent not in ("stays", "no checkpoint"):
+        world.restart()
+    if deleted:
+        world.run()
+        world.pods.pop(holder)
+    replace_both(world)
+
+    world.run()
+    world.wait(11)
+    for _ in range(2):
+        world.wait(HOURS)
+        assert device in {instance.uuid for instance in world.gpu().instances}
+        assert device not in world.kubelet.devices[THREE]
+    world.apply()
+    world.settle()
+    assert device not in world.kubelet.devices[THREE]
+    assert world.plugin.config.occupied == (device,)
+
+    world.end_container(holder)
+    world.run()
+    world.wait(61)
+    assert device in world.kubelet.devices[THREE]
+
+
+def test_a_finished_pod_whose_sandbox_takes_a_moment_is_not_off_the_list(world: World) -> None:
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    world.settle()
+    world.pods[holder]["status"] = {"phase": "Succeeded", "startTime": "t"}
+    world.forget(holder)
+    for _ in range(15):
+        world.run()
+        assert device in world.kubelet.devices[THREE]
+    world.end_container(holder)
+    world.run()
+    assert not world.agent.observer.observe().usage.held
+
+
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_left_of_a_pod_is_off_the_list_until_the_pod_has_ended(
+    world: World, observed: bool, restarted: bool
+) -> None:
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    if observed:
+        world.settle()
+    world.force_delete(holder, seen_by_driver=False)
+    if not observed:
+        world.restart()
+    world.settle()
+    world.end_container(holder)
+    for _ in range(4):
+        world.run()
+        if restarted:
+            world.restart()
+        assert device not in world.kubelet.devices[THREE]
+    world.wait(61)
+    world.run()
+    assert device in world.kubelet.devices[THREE]

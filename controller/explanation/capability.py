@@ -4,7 +4,7 @@ Takes models and resource names, returns counts of partitions. Never looks at wh
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Hashable, Iterator, Sequence
 from functools import lru_cache
 
 from controller.model.demand import Wants, kind_of
@@ -47,6 +47,15 @@ def gpu_models(stock: NodeStock, *, allowed: bool = True) -> Iterator[GpuModel]:
     else:
         for model in stock.models:
             yield from [model] * max(1, stock.node.gpu_count)
+
+
+def alike(stocks: Sequence[NodeStock]) -> list[list[int]]:
+    """Numbers of nodes, those together whose GPUs could hold the same."""
+    found: dict[Hashable, list[int]] = {}
+    for number, stock in enumerate(stocks):
+        models = tuple(tuple(gpu_models(stock, allowed=allowed)) for allowed in (True, False))
+        found.setdefault((models, _most(stock, models[0], WHOLE)), []).append(number)
+    return list(found.values())
 
 
 def could_hold(stock: NodeStock, wants: Wants, *, allowed: bool = True) -> bool:
@@ -109,7 +118,7 @@ def _fits(model: GpuModel, held: Counter[str], resource: str) -> bool:
     return not held  # a whole GPU, which nothing shares
 
 
-def _most(stock: NodeStock, models: list[GpuModel], resource: str) -> int:
+def _most(stock: NodeStock, models: Sequence[GpuModel], resource: str) -> int:
     if resource == WHOLE:
         return max(len(models), stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
     return sum(most_on_empty(model, resource) for model in models)

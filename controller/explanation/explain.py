@@ -8,10 +8,12 @@ those count; nodes of the other kind are a hint in the details. Never changes th
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from controller.explanation.blockers import Candidate, blocking
-from controller.explanation.capability import could_give, could_hold
+from controller.explanation.capability import alike, could_give, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
 from controller.explanation.filtered import cordoned, kept_off, kept_off_by_others
 from controller.explanation.gangs import about_broken, about_incomplete
@@ -91,16 +93,20 @@ class _Explainer:
         self._answers: dict[Hashable, Answer] = {}
         """Thousands of pods wait for the same reason, and to find it takes a look at every node."""
 
+    @cached_property
+    def _alike(self) -> list[list[int]]:
+        return alike(self._stocks)
+
     def explain(self, assignment: Assignment) -> Answer:
         broken = about_broken(assignment.pod, self._gangs)
         if broken is not None:
             return broken
         if self._reserved is not None and assignment is self._reserved.assignment:
             return self._with_hint(assignment, self._reserved.to_owner)
-        alike = self._constrained.alike(assignment)
-        found = self._answers.get(alike)
+        same = self._constrained.alike(assignment)
+        found = self._answers.get(same)
         if found is None:
-            found = self._answers[alike] = self._with_hint(assignment, self._answer(assignment))
+            found = self._answers[same] = self._with_hint(assignment, self._answer(assignment))
         return found
 
     def _with_hint(self, assignment: Assignment, found: Answer) -> Answer:
@@ -175,7 +181,8 @@ class _Explainer:
     def _able_nodes(self, wants: Wants) -> _Able:
         found = self._able.get(wants)
         if found is None:
-            able = [number for number, stock in enumerate(self._stocks) if could_hold(stock, wants)]
+            holding = (nodes for nodes in self._alike if could_hold(self._stocks[nodes[0]], wants))
+            able = sorted(chain.from_iterable(holding))
             meant = [number for number in able if is_meant_for(self._stocks[number], wants)]
             rest = sorted(set(able).difference(meant))
             others = [cause for node in rest for cause in causes_of(self._stocks[node], node, wants)]
@@ -186,7 +193,7 @@ class _Explainer:
         """No node's GPUs could hold it, even empty."""
         found = self._no_gpu.get(wants)
         if found is None:
-            found = self._no_gpu[wants] = no_gpu(self._stocks, wants)
+            found = self._no_gpu[wants] = no_gpu(self._stocks, [self._stocks[nodes[0]] for nodes in self._alike], wants)
         return found
 
     def _filtered(self, assignment: Assignment, nodes: Sequence[int]) -> Answer:

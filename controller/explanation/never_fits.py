@@ -19,10 +19,11 @@ from partitioning.resources import MigRequest, MpsRequest, mps_resource_gb
 _FILE = "knownMigGeometriesFile"
 
 
-def no_gpu(stocks: Sequence[NodeStock], wants: Wants) -> Answer:
+def no_gpu(all_of: Sequence[NodeStock], stocks: Sequence[NodeStock], wants: Wants) -> Answer:
+    """`stocks`: of `all_of`, one for each kind of GPUs that nodes have."""
     models = _models(model for stock in stocks for model in gpu_models(stock))
     if not models:
-        return _no_model(stocks)
+        return _no_model(all_of)
     restricted = any(model.geometries is not None for model in models)
     if restricted and any(could_hold(stock, wants, allowed=False) for stock in stocks):
         return Answer(UnplacedReason.BLOCKED, _forbidden(stocks, models, wants))

@@ -8,7 +8,7 @@ only lower what is possible. Never smaller than what some plan can place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, combinations_with_replacement
 
@@ -42,8 +42,7 @@ def upper_bound(board: Board, assignments: Sequence[Assignment], remarks: list[s
     A figure that cannot be computed costs no plan: it is the number of pods then, and `remarks` gets the reason.
     """
     try:
-        kinds = competing([pool for group in board.groups for pool in group.pools], assignments)
-        return sum(_bound(board, [one for one in assignments if one.wants[0][0] in kind]) for kind in kinds)
+        return _Supply(board, {name for one in assignments for name, _ in one.wants}).serves_at_most(assignments)
     except Exception as error:  # noqa: BLE001  # named in the remark
         remark = f"The bound could not be computed ({type(error).__name__}: {error})."
         if remark not in remarks:
@@ -51,9 +50,41 @@ def upper_bound(board: Board, assignments: Sequence[Assignment], remarks: list[s
         return len(assignments)
 
 
-def _bound(board: Board, assignments: Sequence[Assignment]) -> int:
+class _Supply:
+    """What the board has before anything is placed, counted once for all kinds of pods."""
+
+    def __init__(self, board: Board, requested: Collection[str]) -> None:
+        self.free = board.free_in(*range(len(board.groups)))
+        self.pools = [
+            (pool, Counter([device.state for device in pool.devices])) for group in board.groups for pool in group.pools
+        ]
+        serving: dict[str, list[tuple[Pool, Counter[int]]]] = {}
+        for pool, states in self.pools:
+            for name in pool.serves:
+                serving.setdefault(name, []).append((pool, states))
+        self.alone = {
+            name: sum(_capacity_of(pool, states, {name: 1.0}) for pool, states in serving.get(name, ()))
+            for name in board.sizes
+            if name in requested
+        }
+        """How many there can be of each resource if nothing else is made."""
+        self.together = [
+            (weights, sum(_capacity_of(pool, states, weights) for pool, states in self.pools))
+            for weights in _together([pool for pool, _ in self.pools])
+        ]
+
+    def serves_at_most(self, assignments: Sequence[Assignment]) -> int:
+        possible = [one for one in assignments if all(count <= self.alone[name] for name, count in one.wants)]
+        numbers = competing([pool for pool, _ in self.pools], possible)
+        rivals: dict[int, list[Assignment]] = {}
+        for one in possible:
+            rivals.setdefault(numbers[one.wants[0][0]], []).append(one)
+        return sum(_bound(self, each) for each in rivals.values())
+
+
+def _bound(supply: _Supply, assignments: Sequence[Assignment]) -> int:
     kinds = _kinds(assignments)
-    measures = _measures(board, kinds)
+    measures = _measures(supply, kinds)
     possible = [number for number in range(len(kinds)) if all(costs[number] <= 1 + _SLACK for costs in measures)]
     kinds = [kinds[number] for number in possible]
     measures = [[costs[number] for number in possible] for costs in measures]
@@ -91,21 +122,21 @@ def _most(kinds: Kinds, costs: Sequence[float]) -> int:
     return served
 
 
-def _measures(board: Board, kinds: Kinds) -> list[list[float]]:
+def _measures(supply: _Supply, kinds: Kinds) -> list[list[float]]:
     """Per measure, what each kind takes of all there is."""
-    free = board.free_in(*range(len(board.groups)))
+    free = supply.free
     found = [
         _relative([demand.needs.cpu_milli for demand, _ in kinds], free.cpu_milli),
         _relative([demand.needs.memory_bytes for demand, _ in kinds], free.memory_bytes),
         _relative([1 for _ in kinds], free.pods),
     ]
-    pools = [
-        (pool, Counter([device.state for device in pool.devices])) for group in board.groups for pool in group.pools
-    ]
     requested = {name for demand, _ in kinds for name, _ in demand.wants}
-    for weights in _gpu_weights([name for name in board.sizes if name in requested], [pool for pool, _ in pools]):
+    alone: list[tuple[Weights, float]] = [
+        ({name: 1.0}, capacity) for name, capacity in supply.alone.items() if name in requested
+    ]
+    for weights, capacity in (*alone, *supply.together):
         taken = [sum(count * weights.get(name, 0) for name, count in demand.wants) for demand, _ in kinds]
-        found.append(_relative(taken, sum(_capacity_of(pool, states, weights) for pool, states in pools)))
+        found.append(_relative(taken, capacity))
     return found
 
 
@@ -113,12 +144,11 @@ def _relative(taken: Sequence[float], capacity: float) -> list[float]:
     return [amount / (capacity or _NOTHING) for amount in taken]
 
 
-def _gpu_weights(requested: Iterable[str], pools: Sequence[Pool]) -> list[Weights]:
-    """Each resource alone, then slices of MIG by compute and by memory, then memory of MPS."""
+def _together(pools: Sequence[Pool]) -> list[Weights]:
+    """Slices of MIG by compute and by memory, then memory of MPS."""
     mig = [pool for pool in pools if isinstance(pool, MigPool)]
     mps = {name: float(gb) for pool in pools if isinstance(pool, MpsPool) for name, gb in pool.sizes_gb.items()}
-    alone: list[Weights] = [{name: 1.0} for name in requested]
-    return [*alone, _least(mig, lambda spec: spec.compute_slices), _least(mig, lambda spec: spec.size), mps]
+    return [_least(mig, lambda spec: spec.compute_slices), _least(mig, lambda spec: spec.size), mps]
 
 
 def _least(pools: Sequence[MigPool], measure: Callable[[ProfileSpec], int]) -> Weights:

@@ -65,9 +65,11 @@ def _rivals(pools: Sequence[Pool], priced: list[Priced]) -> list[list[Priced]]:
     cpu, memory = (sum(shares[dimension] for _, shares in priced) for dimension in (1, 2))
     if max(cpu, memory) > _SCARCE or any(one.pod.gang for one, _ in priced):
         return [priced]
-    kinds = competing(pools, (one for one, _ in priced))
-    found = [[each for each in priced if each[0].wants[0][0] in kind] for kind in kinds]
-    return [rivals for rivals in found if rivals]
+    numbers = competing(pools, (one for one, _ in priced))
+    found: dict[int, list[Priced]] = {}
+    for each in priced:
+        found.setdefault(numbers[each[0].wants[0][0]], []).append(each)
+    return list(found.values())
 
 
 def _by_rank(priced: Sequence[Priced]) -> list[list[Priced]]:

@@ -5,7 +5,7 @@ memory slices alike for MIG, and memory for MPS. Shares compare pods; they never
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from controller.model.demand import Demand
@@ -46,14 +46,20 @@ def measure(board: Board, group: int, resources: Iterable[str]) -> Scale:
     )
 
 
-def competing(pools: Iterable[Pool], assignments: Iterable[Assignment]) -> list[set[str]]:
-    """Sets of resources: those of two sets never come from the same GPUs, and no pod requests both."""
-    kinds: list[set[str]] = []
-    requested = {one.wants for one in assignments}
-    for names in (*(pool.serves for pool in pools), *({name for name, _ in wants} for wants in sorted(requested))):
-        touching = [kind for kind in kinds if kind & names]
-        kinds = [kind for kind in kinds if not kind & names] + [set(names).union(*touching)]
-    return kinds
+def competing(pools: Iterable[Pool], assignments: Iterable[Assignment]) -> Mapping[str, int]:
+    """A number per resource: those of two numbers never come from the same GPUs, and no pod requests both."""
+    number: dict[str, int] = {}
+    members: list[list[str]] = []
+    for names in (*(pool.serves for pool in pools), *({name for name, _ in one.wants} for one in assignments)):
+        known = {number[name] for name in names if name in number}
+        home = max(known, key=lambda one: len(members[one]), default=len(members))
+        if not known:
+            members.append([])
+        joining = [name for name in names if name not in number]
+        joining += (name for other in known if other != home for name in members[other])
+        members[home] += joining
+        number.update(dict.fromkeys(joining, home))
+    return number
 
 
 def _gpu_costs(pools: list[Pool], resources: list[str]) -> dict[str, float]:

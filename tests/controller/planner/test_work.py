@@ -2,12 +2,14 @@
 
 import sys
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from controller.model.scheduling import LabelSelector, NodeSelectorTerm, PodAffinityTerm, Requirement
 from controller.model.snapshot import Snapshot
+from controller.model.views import PodView
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
 
@@ -79,6 +81,48 @@ def daemon_set(nodes: int) -> Snapshot:
         for name, node in zip(names, own, strict=True)
     ]
     return cluster(*(server(name, mig()) for name in names), pending=pending)
+
+
+def steps(snapshot: Snapshot) -> int:
+    """Of Python's interpreter in one pass, those of comprehensions among them."""
+    found = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal found
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        found += event == "opcode"
+        return trace
+
+    plan(snapshot)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        plan(snapshot)
+    finally:
+        sys.settrace(before)
+    return found
+
+
+def sizes(number: int, unlike: str) -> list[PodView]:
+    """Pods that are all unlike, few of which any GPU could hold."""
+    match unlike:
+        case "size":
+            return [pod(f"pod-{one:03}", f"{1 + one}gb") for one in range(number)]
+        case "sizes":
+            return [pod(f"pod-{one:03}", f"{1 + one}gb", f"{2 + one}gb") for one in range(number)]
+        case "count":
+            return [pod(f"pod-{one:03}", ("1g.5gb", 1 + one)) for one in range(number)]
+    return [pod(f"pod-{one:03}", "1g.5gb", cpu=1000 + one) for one in range(number)]
+
+
+@pytest.mark.parametrize("cut", ["mig", "mps"])
+@pytest.mark.parametrize("unlike", ["size", "sizes", "count", "cpu"])
+def test_a_further_pod_that_is_unlike_all_others_costs_what_the_others_cost(cut: str, unlike: str) -> None:
+    made = mig if cut == "mig" else mps
+    servers = [server(f"node-{number}", made(0), made(1), partitioning=cut) for number in range(4)]
+    few, more, many = (steps(cluster(*servers, pending=sizes(number, unlike))) for number in (100, 200, 400))
+
+    assert many - more <= 1.25 * 2 * (more - few)
 
 
 @pytest.mark.parametrize("least_gb", [1, 1000])

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.families import FAMILIES, case
 from benchmarks.instances import MIXES, instance
 from controller.gc_pause import collector_paused
 from controller.model.snapshot import Snapshot
@@ -53,11 +54,21 @@ CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]
     "small": (((10, 8, 120), (10, 8, 200)), 3, sorted(MIXES)),
     "middle": (((100, 8, 1_200), (100, 8, 2_000)), 1, sorted(MIXES)),
     "large": (((1_000, 8, 16_000),), 1, ("plain", "tainted", "cpu", "priorities", "several")),
+    "families": (((3, 4, 0), (10, 8, 0)), 2, tuple(FAMILIES)),
 }
-"""Per set: nodes, GPUs per node and pods; seeds of each; mixes."""
+"""Per set: nodes, GPUs per node and pods; seeds of each; mixes. Of families as many pods as come by `_MORE`."""
+_MORE = 0.3
 
 
 def snapshots(name: str, seed: int) -> list[Snapshot]:
+    if name == "families":
+        sizes, seeds, families = CLUSTERS[name]
+        return [
+            case(FAMILIES[family], nodes=nodes, gpus=gpus, seed=one, more=_MORE).snapshot
+            for family in families
+            for nodes, gpus, _ in sizes
+            for one in range(seed, seed + seeds)
+        ]
     sizes, seeds, mixes = CLUSTERS[name]
     return [
         instance(nodes=nodes, gpus=gpus, pods=pods, seed=one, mix=MIXES[mix])

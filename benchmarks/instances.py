@@ -8,6 +8,7 @@ the same snapshot on every machine.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from controller.model.scheduling import Taint, Toleration
 from controller.model.snapshot import Snapshot
@@ -28,7 +29,8 @@ from partitioning.placements import placements_of
 from partitioning.resources import mig_resource, mps_resource_gb, profile_of_resource
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
-_WEIGHTS = {"1g.10gb": 40, "2g.20gb": 18, "3g.40gb": 20, "4g.40gb": 5, "7g.80gb": 8, "1g.20gb": 9}
+_WEIGHTS = {(1, 1): 40, (2, 2): 18, (3, 4): 20, (4, 4): 5, (7, 8): 8, (1, 2): 9}
+"""By compute and memory slices."""
 _WEIGHTS_GB = {5: 35, 8: 15, 10: 30, 20: 20}
 _GIB = 2**30
 _FILLS = (0.25, 0.5, 0.75, 1.0)
@@ -51,6 +53,7 @@ class Mix:
     """Share of nodes whose GPUs are shared by MPS."""
     mps_pods: float = 0.0
     """Share of pods that request a slice of memory."""
+    products: Sequence[str] = (PRODUCT,)
 
 
 MIXES = {
@@ -67,15 +70,15 @@ MIXES = {
 
 def instance(*, nodes: int, gpus: int, pods: int, seed: int, mix: Mix) -> Snapshot:
     rng = random.Random(seed)
-    model = model_for_product(PRODUCT)
-    assert model is not None
+    models = [model for model in map(model_for_product, mix.products) if model is not None]
     node_views, plan_views, bound = [], [], []
     for number in range(nodes):
+        model = models[0] if len(models) == 1 else rng.choice(models)
         node, plan, running = _node(rng, mix, model, number, gpus)
         node_views.append(node)
         plan_views.append(plan)
         bound += running
-    pending = tuple(_pod(rng, mix, number) for number in range(pods))
+    pending = tuple(_pod(rng, mix, models, number) for number in range(pods))
     return Snapshot(nodes=tuple(node_views), plans=tuple(plan_views), pods=tuple(bound), pending=pending)
 
 
@@ -100,7 +103,7 @@ def _node(
         taints=(Taint(key="reserved", effect="NoSchedule"),) if tainted else (),
         allocatable=allocatable,
         partitioning="mps" if shared else "mig",
-        product=PRODUCT,
+        product=model.product,
         gpu_count=gpus,
     )
     planned = tuple(
@@ -179,7 +182,7 @@ def _cut(rng: random.Random, mix: Mix, model: GpuModel) -> tuple[list[Instance],
     goal = rng.choice(_FILLS) * model.slots
     while mask.bit_count() < goal and tries < 12:
         tries += 1
-        profile = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
+        profile = profile_of(rng, model)
         places = [place for place in placements_of(model)[profile] if not mask & place.blockers]
         if places:
             place = rng.choice(places)
@@ -188,6 +191,22 @@ def _cut(rng: random.Random, mix: Mix, model: GpuModel) -> tuple[list[Instance],
             if chance < 0.75:
                 (used if chance < 0.5 else idle).append(place.instance)
     return used, idle
+
+
+def profile_of(rng: random.Random, model: GpuModel) -> str:
+    names = weighed_profiles(model)
+    return rng.choices(list(names), weights=list(names.values()))[0]
+
+
+@cache
+def weighed_profiles(model: GpuModel) -> dict[str, int]:
+    """How often pods request each profile of a model; the rare ones with media engines not at all."""
+    found: dict[str, int] = {}
+    for shape, weight in _WEIGHTS.items():
+        name = next((one.name for one in model.profiles if (one.compute_slices, one.size) == shape), "")
+        if name:
+            found[name] = weight
+    return found
 
 
 def _partition(one: Instance, holder: str) -> PartitionView:
@@ -218,8 +237,8 @@ def _holder(rng: random.Random, node: str, name: str, resource: str, slices: flo
     )
 
 
-def _pod(rng: random.Random, mix: Mix, number: int) -> PodView:
-    profile = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
+def _pod(rng: random.Random, mix: Mix, models: Sequence[GpuModel], number: int) -> PodView:
+    profile = profile_of(rng, models[0] if len(models) == 1 else rng.choice(models))
     count = rng.choice((2, 2, 3, 4)) if rng.random() < mix.several else 1
     slices = float(profile.split("g.")[0]) * count
     resource = mig_resource(profile)

@@ -130,7 +130,7 @@ class Observation:
         """Ids on which a process of a pod is left that is gone, or may be; they stay so until that pod's end."""
         before = set(self.readings.config.occupied)
         if not (self.ends.unread or self.lost):
-            before &= self.ends.pending | self.usage.doubtful.keys()
+            before &= self.ends.pending.keys() | self.usage.doubtful.keys()
         any_other = {d.id for d in config.devices} - self.usage.held.keys() if self.lost and self.ends.stray else ()
         return before.union(self.usage.left, any_other)
 

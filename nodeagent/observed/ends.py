@@ -61,8 +61,8 @@ class Ends:
     """A process of a pod that nothing knows, or why none is ruled out; None where time has to do."""
     stray: bool = False
     """There is such a process."""
-    pending: frozenset[str] = frozenset()
-    """Ids of pods that are gone and have not ended."""
+    pending: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By id of a pod that is gone and has not ended: what is left of it, or nothing."""
     unread: bool = False
     """The processes were not read: what was left of a pod may be there still."""
 
@@ -107,7 +107,8 @@ class EndBook:
             else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
         self._ages.end_pass()
-        return replace(ends, pending=frozenset(i for uid in found.keys() - ends.ended for i in found[uid].ids))
+        waiting = [(uid, each.ids) for uid, each in found.items() if uid not in ends.ended]
+        return replace(ends, pending={i: ends.left.get(uid, "") for uid, ids in waiting for i in sorted(ids)})
 
     def _witnessed(
         self,
@@ -119,7 +120,7 @@ class EndBook:
     ) -> Ends:
         by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
-        left = {uid: table.title(by_pod[uid][0]) for uid in found if uid in by_pod}
+        left = {uid: table.named(by_pod[uid][0]) for uid in found if uid in by_pod}
         over = {uid for uid in found.keys() - left.keys() if found[uid].finished}
         for uid in sorted(found.keys() - left.keys() - over):
             if self._empty(found[uid], complete=complete):
@@ -137,7 +138,7 @@ class EndBook:
             return Ends(ended=frozenset(over & here), left=left, strangers=fresh.reason)
         finished = {pod.uid for pod in pods.pods if pod.ended}
         strangers = [process for process in strange if not process.pods.intersection(fresh) - finished]
-        named = f"{table.title(strangers[0].pid)} is left of pod UID {min(strangers[0].pods)}" if strangers else None
+        named = f"{strangers[0].named} is left of pod UID {min(strangers[0].pods)}" if strangers else None
         silent = listed.reason if isinstance(listed, NoAnswer) else None
         # One that the API still shows is late in the watch, or finished.
         ended = frozenset(over - (set(fresh) - here))
@@ -168,7 +169,7 @@ class EndBook:
         # What the node itself runs, such as nvidia-persistenced, is older; what another pod runs is not this one's.
         since = min((handed_out[i] for i in ids), default=0.0)
         found = [each for each in holders if not each.pods and not 0 < each.began_at < since]
-        return f"{found[0].title}, in no pod's cgroup," if found else ""
+        return f"{found[0].named}, in no pod's cgroup," if found else ""
 
 
 def _lists(listed: Listed | NoAnswer, pod: NodePod, pods: ObservedPods) -> bool:

@@ -15,8 +15,10 @@ import struct
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from kube.timestamps import api_time
 from nodeagent.observed.kubelet import NoAnswer
 
 SCAN_SECONDS = 5.0
@@ -46,8 +48,10 @@ class Process:
     """Epoch seconds; 0 where it is not known."""
 
     @property
-    def title(self) -> str:
-        return f"process {self.pid} ({self.program})"
+    def named(self) -> str:
+        """For people, who may have to end it."""
+        since = f", since {api_time(datetime.fromtimestamp(self.began_at, UTC))}" if self.began_at else ""
+        return f"process {self.pid} ({self.program}{since})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +60,8 @@ class ProcessTable:
 
     processes: tuple[Process, ...] = ()
 
-    def title(self, pid: int) -> str:
-        return next(process.title for process in self.processes if process.pid == pid)
+    def named(self, pid: int) -> str:
+        return next(process.named for process in self.processes if process.pid == pid)
 
     def pods(self) -> Mapping[str, tuple[int, ...]]:
         """Process ids by pod UID."""

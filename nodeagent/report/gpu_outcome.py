@@ -13,12 +13,9 @@ from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
 from nodeagent.advertise.confirm import Stage
 from nodeagent.desired.items import DesiredItem
-from nodeagent.desired.target import Disabled, MigTarget, Refused, Unchanged
-from nodeagent.handover.mps_state import MpsState
-from nodeagent.hardware.driver import InUseError, MigMode
+from nodeagent.desired.target import Disabled, Refused, Unchanged
+from nodeagent.hardware.driver import InUseError
 from nodeagent.hardware.partitions import Partition
-from nodeagent.observed.node import ObservedNode
-from nodeagent.observed.orphans import Orphans
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, fault
 from nodeagent.steps.actuator import Actuated, HeldOpenError
@@ -141,73 +138,6 @@ def _failure(actuated: Actuated, held_by: str) -> Found | None:
         f"{gpu_operator.LETS_GO}, and back with {gpu_operator.COMES_BACK}"
     )
     return GpuState.FAILED, Reason.HELD_OPEN, f"{message}. {remedy}"
-
-
-def unread_node_note(node: ObservedNode | None, change: GpuChange) -> str:
-    if node is not None or not change.acts:
-        return ""
-    return "nothing is changed until this Node was read from the API, for it may not be enabled any more"
-
-
-def unhealthy_note(partitions: Iterable[PartitionOutcome]) -> str:
-    listed = sum(entry.unhealthy for entry in partitions)
-    if not listed:
-        return ""
-    which = "its partition is" if listed == 1 else f"its {listed} partitions are"
-    return f"{which} advertised as Unhealthy: no further pod gets one, and a pod that holds one keeps it"
-
-
-def pending_mode_note(change: GpuChange) -> str:
-    """A reset or a reboot would change it without a word, where no pod runs."""
-    gpu, said = change.gpu, isinstance(change.target, Refused) and change.target.reason is Reason.MIG_MODE_DISABLED
-    if said or gpu.problem or gpu.mig_mode_pending in (gpu.mig_mode, MigMode.NOT_SUPPORTED):
-        return ""
-    now, then = ("on", "off") if gpu.mig_enabled else ("off", "on")
-    return (
-        f"MIG mode is {now} and becomes {then} with the next reset of the GPU or reboot (pending): to keep it {now}, "
-        f"run nvidia-smi -i {gpu.index} -mig {int(gpu.mig_enabled)}"
-    )
-
-
-def half_made_notes(change: GpuChange) -> list[str]:
-    """Without a journal entry of this agent they are left to an administrator."""
-    left = [i for i in change.gpu.instances if i.half_made]
-    return [
-        f"GPU instance {instance.id} ({instance.placed}) has no compute instance, so no pod can use it: destroy it "
-        f"with nvidia-smi mig -dgi -i {change.gpu.index} -gi {instance.id}, or plan this GPU"
-        for instance in left
-        if instance not in (*change.destroy, *change.finish)
-    ]
-
-
-def reduced_notes(change: GpuChange) -> list[str]:
-    """The holder of one gets less than others of the same resource do."""
-    remedy = (
-        "it is made again in full once it is free"
-        if isinstance(change.target, MigTarget)
-        else "plan this GPU to change that"
-    )
-    return [
-        f"{instance.placed} was made by another program with {instance.compute[0].multiprocessors} of its "
-        f"{instance.multiprocessors} multiprocessors: {remedy}"
-        for instance in change.gpu.instances
-        if instance.reduced
-    ]
-
-
-def mps_note(state: MpsState | None, gpu: str) -> str:
-    """What happened to its MPS daemon lately."""
-    daemons = state.daemons if state is not None else ()
-    alarm = next((daemon.alarm for daemon in daemons if daemon.gpu == gpu), "")
-    return f"its MPS control daemon: {alarm}" if alarm else ""
-
-
-def orphan_notes(orphans: Orphans) -> list[str]:
-    found = [
-        f"pod {pod} holds {device_id}, which no longer exists on this node: delete the pod"
-        for device_id, pod in orphans[:NAMED_HOLDERS]
-    ]
-    return found + ([f"and {len(orphans) - NAMED_HOLDERS} more pods"] if len(orphans) > NAMED_HOLDERS else [])
 
 
 def _under_way(change: GpuChange, stage: Stage) -> Found:

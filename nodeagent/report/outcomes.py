@@ -15,19 +15,17 @@ from nodeagent.hardware.partitions import existing
 from nodeagent.observed.orphans import OrphanBook, Orphans
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.report.driver_clients import DriverClient, sentence
-from nodeagent.report.gpu_outcome import (
-    absent_gpu,
-    closed_gpu,
-    gpu_outcome,
+from nodeagent.report.gpu_notes import (
     half_made_notes,
+    left_notes,
     mps_note,
     orphan_notes,
-    partition_outcome,
     pending_mode_note,
     reduced_notes,
     unhealthy_note,
     unread_node_note,
 )
+from nodeagent.report.gpu_outcome import absent_gpu, closed_gpu, gpu_outcome, partition_outcome
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult, PassWork
 from nodeagent.report.release import release
 from nodeagent.steps.actuator import Actuated
@@ -105,6 +103,7 @@ class Outcomes:
             notes=(
                 unread_node_note(work.observation.readings.node, change),
                 unhealthy_note(partitions),
+                *left_notes(partitions, work.observation.ends.pending),
                 "" if change.converged and stage.schedulable else work.advertised.tainted,
                 pending_mode_note(change),
                 *half_made,

@@ -8,7 +8,7 @@ from nodeagent.observed.processes import Process, ProcessTable
 from sandbox.driver.procfs import MAJORS, capability_minor
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
-from tests.nodeagent.items import pod_json, started, whole
+from tests.nodeagent.items import mig, pod_json, started, whole
 from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World
 
@@ -245,6 +245,10 @@ def test_a_process_of_no_pod_that_has_the_device_open_keeps_it(
     found = world.agent.observer.observe()
     assert bool(found.pods.vanished) is keeps
     assert bool(found.usage.left) is keeps
+    if keeps and unit == "whole":
+        since = ", since 2001-09-09T01:46:40Z" if process else ""
+        left = f"process 4711 (dockerd{since}), in no pod's cgroup, is left of pod default/p1, which is gone"
+        assert f"{left}: no pod gets the whole GPU until it has ended" in world.gpu_status()["message"]
 
 
 def test_a_gpu_that_cannot_be_read_hides_who_has_it_open(world: World) -> None:
@@ -269,6 +273,10 @@ def test_no_pod_gets_it_and_no_container_starts_with_it_while_a_process_is_left(
     assert device not in world.kubelet.devices[THREE]
     assert world.kubelet.capacity[THREE] == 2, "it is Unhealthy, not withdrawn"
     assert list(world.plugin.config.occupied) == [device]
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    message = world.gpu_status()["message"]
+    assert "process 5001 (python, since 1970-01-12T13:46:40Z) is left of pod default/p1, which is gone: no" in message
     late = world.pod(THREE)
     assert world.running[late] != (device,)
 

@@ -78,7 +78,7 @@ def test_nothing_is_destroyed_while_a_pod_that_nothing_knows_runs(world: World) 
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
     message = world.gpu_status()["message"]
     assert PAIR in message
-    assert f"process 4711 (train.py) is left of pod UID {uid_of(99)}" in message
+    assert f"process 4711 (train.py, since 1970-01-12T13:46:40Z) is left of pod UID {uid_of(99)}" in message
 
 
 def test_a_pod_that_the_api_knows_is_no_stranger(world: World) -> None:

@@ -99,7 +99,8 @@ def test_a_memory_that_cannot_be_read_is_doubted_while_an_unknown_pod_runs(world
     world.wait(3600)
     assert world.layout() == "3g.40gb at 0, 3g.40gb at 4"
     message = world.gpu_status()["message"]
-    assert "the agent lost its memory, see holdings.json.unreadable, and process 4711 (stranger) is left of" in message
+    left = "process 4711 (stranger, since 1970-01-12T13:46:40Z) is left of"
+    assert f"the agent lost its memory, see holdings.json.unreadable, and {left}" in message
     assert world.state.holdings.with_name("holdings.json.unreadable").read_text() == text
 
     world.tree.end(4711)

@@ -44,22 +44,26 @@ class Nominator:
 
     def run(self) -> None:
         """Nominate every pod with a reservation whose partitions are there."""
-        if not self._enabled:
-            return
-        version = self._state.version  # first: what changes meanwhile makes the next turn check again
-        if version == self._settled_version:
-            return
-        reservations = self._state.reservations()
-        lacking = self._lacking(reservations) if reservations else []
+        lacking = self.lacking()
         if not lacking:
-            self._settled_version = version
             return
         until = self._clock() + SENDING_SECONDS
         due = [one for one in lacking if self._retries.may_send(one[0].uid)]
         at_once(lambda one: self._nominate(*one, until=until), due)
 
+    def lacking(self) -> list[tuple[PodView, str]]:
+        """Pods to nominate now, and where to."""
+        version = self._state.version  # first: what changes meanwhile makes the next turn check again
+        if not self._enabled or version == self._settled_version:
+            return []
+        reservations = self._state.reservations()
+        lacking = self._lacking(reservations) if reservations else []
+        if not lacking:
+            self._settled_version = version
+        return lacking
+
     def _lacking(self, reservations: Mapping[str, str]) -> list[tuple[PodView, str]]:
-        """Pods to nominate, and where to; other pods may take partitions that are there, so theirs come first."""
+        """Other pods may take partitions that are there, so theirs come first."""
         plans = self._state.plan_views()
         ready: dict[str, tuple[PodView, str]] = {}
         early: dict[str, tuple[PodView, str]] = {}

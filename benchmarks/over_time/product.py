@@ -1,0 +1,267 @@
+"""Puts the product into the simulated cluster: its own loop, State, batch window, planner and nominations.
+
+Takes the settings of a controller. What its watches would bring is given to the State as views and readings, and what
+its loop decides is given to the cluster: a plan that is written counts at once. Clocks are the cluster's. What only
+reports is left out, and agents never fall silent. An error in a pass ends the replay.
+"""
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from kubernetes.client import ApiClient
+from prometheus_client import CollectorRegistry
+
+from benchmarks.over_time.cluster import Cluster, Gpu
+from controller.actions.environment import Environment
+from controller.actions.metrics import Metrics
+from controller.actions.nominations import Nominator
+from controller.actions.plan_writer import Outcome, Written
+from controller.api.plan_items import item_of
+from controller.api.plans import GpuReading, PlanReading, Stage
+from controller.cache.batcher import Batcher
+from controller.cache.cluster import Deadlines
+from controller.cache.state import State
+from controller.config.options import planner_options
+from controller.config.settings import Settings
+from controller.lifetime import Lifetime
+from controller.loop import Loop, Parts
+from controller.model.results import PlanningResult
+from controller.model.snapshot import Snapshot
+from controller.model.views import GpuView, MigDesired, NodeView, PartitionView, PlannedGpu, PodView
+from controller.planning import plan
+from crds.v1alpha1.names import GpuState, Mode, Partitioning, PartitionState
+from partitioning.layouts import Instance
+from partitioning.resources import mig_resource
+
+LONGEST_WAKE_SECONDS = 5.0
+"""While a pod waits: the deadlines of the state are minutes apart."""
+SHORTEST_WAKE_SECONDS = 1e-6
+"""Time goes on, however it is rounded."""
+PLENTY = {"cpu": 10**9, "memory": 1 << 50, "pods": 10**6}
+NAMESPACE = "jobs"
+
+
+class _Absent:
+    """Does nothing, whatever it is asked to do."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+class Product:
+    """A controller as it ships, on the cluster's clock."""
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._cluster = cluster
+        self._jobs = {f"job-{number}": number for number in range(len(cluster.jobs))}
+        self._numbers = {name: number for number, name in enumerate(cluster.nodes)}
+        self._versions = 0
+        self._error: Exception | None = None
+        self._planned_json: dict[str, str] = {}
+        self._generations: Counter[str] = Counter(cluster.nodes)
+
+        def clock() -> float:
+            return cluster.timeline.now
+
+        self._window: Batcher[str] = Batcher(
+            idle_seconds=settings.batch_window_idle_seconds,
+            timeout_seconds=settings.batch_window_timeout_seconds,
+            clock=clock,
+        )
+        self._options = planner_options(settings)
+        deadlines = Deadlines(
+            agent_silent_seconds=math.inf,
+            under_way_seconds=settings.under_way_seconds,
+            ageing_seconds=settings.ageing_seconds,
+            bind_seconds=settings.bind_seconds,
+        )
+        self._state = State(window=self._window, options=self._options, clock=clock, deadlines=deadlines)
+        environment = Environment(
+            api=cast(ApiClient, None),
+            state=self._state,
+            metrics=Metrics(CollectorRegistry()),
+            leading=lambda: True,
+            clock=clock,
+        )
+        self._nominator = Nominator(environment, enabled=settings.nominate_pods)
+        self._loop = Loop(self._parts(environment), lifetime=Lifetime(), synced=lambda: True)
+        for name in cluster.nodes:
+            self._state.observe_heartbeat(name, "alive")
+            self.node_changed(name)
+            self.plan_changed(name)
+
+    def _parts(self, environment: Environment) -> Parts:
+        absent = cast(Any, _Absent())
+        return Parts(
+            environment=environment,
+            window=self._window,
+            planner=self._plan,
+            writer=cast(Any, self),
+            nominator=cast(Any, self),
+            plan_lifecycle=absent,
+            lease_removal=absent,
+            agent_liveness=absent,
+            node_labels=absent,
+            nvidia_configs=absent,
+            reporter=absent,
+            pod_ways=absent,
+        )
+
+    def turn(self) -> float | None:
+        self._loop.turn()
+        if self._error is not None:
+            raise self._error
+        due_in = self._window.due_in()
+        longest = LONGEST_WAKE_SECONDS if self._cluster.pending else None
+        return longest if due_in is None else max(min(due_in, longest or due_in), SHORTEST_WAKE_SECONDS)
+
+    def pod_changed(self, job: int) -> None:
+        """Bound, pending or gone; a pending one was tried by the scheduler already."""
+        one, bound = self._cluster.jobs[job], self._cluster.running.get(job)
+        key = (NAMESPACE, one.name)
+        if bound is None and job not in self._cluster.pending:
+            self._state.observe_pod(key, None)
+            return
+        resource = mig_resource(one.profile)
+        view = PodView(
+            namespace=NAMESPACE,
+            name=one.name,
+            uid=f"job-{job}",
+            node="" if bound is None else bound[0].node,
+            nominated_node=self._cluster.nominated.get(job, ""),
+            phase="Pending" if bound is None else "Running",
+            priority=one.priority,
+            created=int(one.arrival),
+            requests=(("cpu", 100), (resource, 1)),
+            gpu=((resource, 1),),
+            unschedulable=bound is None,
+        )
+        self._state.observe_pod(key, view)
+
+    def node_changed(self, node: str) -> None:
+        shown = {mig_resource(profile): count for profile, count in sorted(self._cluster.shown[node].items())}
+        size = self._cluster.size
+        view = NodeView(
+            name=node,
+            uid=f"uid-{node}",
+            allocatable={**PLENTY, **shown},
+            partitioning=Partitioning.MIG,
+            product=size.model.product,
+            gpu_count=size.gpus,
+        )
+        self._state.observe_node(node, view)
+
+    def plan_changed(self, node: str) -> None:
+        self._state.observe_plan(node, self._reading(node))
+
+    def write(self, result: PlanningResult, _: Snapshot) -> tuple[Outcome, ...]:
+        """As the plan writer: each change counts at once."""
+        with self._ending():
+            return self._write(result)
+
+    def _write(self, result: PlanningResult) -> tuple[Outcome, ...]:
+        for change in result.node_changes:
+            items = {item.index: item for item in change.gpus}
+            self._generations[change.node] += 1
+            self._planned_json[change.node] = _planned_json(change.gpus)
+            self._state.expect_planned(change.node, self._planned_json[change.node])
+            for index in change.changed:
+                desired = items[index].desired
+                assert isinstance(desired, MigDesired)
+                self._cluster.change(change.node, index, desired.layout)
+            self._state.plan_answered(change.node, self._reading(change.node))
+        return tuple(Outcome(node=change.node, written=Written.APPLIED) for change in result.node_changes)
+
+    def run(self) -> None:
+        """As the nominator."""
+        with self._ending():
+            for pod, node in self._nominator.lacking():
+                self._state.nominate(pod.uid, node)
+                self._cluster.nominate(self._jobs[pod.uid], node)
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """The loop goes on after an error; the replay must not."""
+        try:
+            yield
+        except Exception as error:
+            self._error = error
+            raise
+
+    def _plan(self, snapshot: Snapshot) -> PlanningResult:
+        record, began = self._cluster.record, time.process_time()
+        with self._ending():
+            result = plan(snapshot, self._options)
+        record.passes += 1
+        record.plan_seconds += time.process_time() - began
+        return result
+
+    def _reading(self, node: str) -> PlanReading:
+        self._versions += 1
+        readings = tuple(self._gpu(gpu) for gpu in self._cluster.gpus[node])
+        views = [reading.view for reading in readings]
+        planned = tuple(
+            PlannedGpu(index=view.index, uuid=view.uuid, desired=view.desired) for view in views if view.desired
+        )
+        return PlanReading(
+            name=node,
+            uid=f"plan-{node}",
+            resource_version=str(self._versions),
+            generation=self._generations[node],
+            deleting=False,
+            mode=Mode.AUTO,
+            paused=False,
+            authored=False,
+            pinned=(),
+            planned=planned,
+            stale_items=(),
+            planned_json=self._planned_json.get(node, "[]"),
+            observed_generation=self._generations[node],
+            node_uid=f"uid-{node}",
+            handed_back=False,
+            relabels=False,
+            gpus=readings,
+            alive=None,
+            ready=None,
+        )
+
+    def _gpu(self, gpu: Gpu) -> GpuReading:
+        desired = None if gpu.planned is None else MigDesired(layout=gpu.planned)
+        settled = gpu.coming is None
+        view = GpuView(
+            index=gpu.index,
+            uuid=f"GPU-{self._numbers[gpu.node]:08x}-{gpu.index}",
+            model=self._cluster.size.model,
+            mig_enabled=True,
+            state=GpuState.READY if settled else GpuState.CHANGING,
+            partitions=tuple(
+                PartitionView(
+                    resource=mig_resource(instance.profile),
+                    profile=instance.profile,
+                    start=instance.start,
+                    size=instance.size,
+                    state=_state(gpu, instance),
+                    id=f"MIG-{gpu.node}-{gpu.index}-{instance.profile}-{instance.start}",
+                    pod="" if job is None else f"{NAMESPACE}/{self._cluster.jobs[job].name}",
+                )
+                for instance, job in sorted(gpu.instances.items(), key=lambda one: one[0])
+            ),
+            desired=desired,
+        )
+        item_hash = "" if gpu.planned is None else str(gpu.planned)
+        return GpuReading(view=view, item_hash=item_hash, stage=Stage.SETTLED if settled else Stage.WORKING)
+
+
+def _state(gpu: Gpu, instance: Instance) -> PartitionState:
+    if gpu.instances[instance] is not None:
+        return PartitionState.USED
+    return PartitionState.PENDING if instance in gpu.fresh else PartitionState.FREE
+
+
+def _planned_json(gpus: Iterable[PlannedGpu]) -> str:
+    return json.dumps([item_of(gpu).wire() for gpu in gpus], separators=(",", ":"))

@@ -19,6 +19,7 @@ _MIG_PREFIX = "nvidia.com/mig-"
 NO_MEMORY = "nvidia.com/gpu-0gb"
 
 _MPS_GB = re.compile(r"nvidia\.com/gpu-([1-9]\d*)gb", re.ASCII)
+_LIKE_OURS = re.compile(r"nvidia\.com/(mig-|gpu-|gpumem|gpucores|.*\dg\.\d+gb)", re.ASCII | re.IGNORECASE)
 # The last part is the suffix that NVIDIA's plugin adds when a MIG instance is shared in time: no profile of its own.
 _MIG = re.compile(r"(?P<slices>\d+g\.\d+gb)(?P<attributes>(?:[.-][a-z]+)*)(?<!\.shared)", re.ASCII)
 
@@ -109,5 +110,5 @@ def classify(resource_name: str) -> ResourceRequest | None:
 
 
 def is_misnamed(resource_name: str) -> bool:
-    """Named like a MIG instance or an MPS slice (`nvidia.com/mig-…`, `nvidia.com/gpu-…`), and not the name of one."""
-    return resource_name.startswith((_MIG_PREFIX, f"{WHOLE}-")) and classify(resource_name) is None
+    """Named like a MIG instance or an MPS slice (`nvidia.com/mig-…`), or like a share of HAMi's, and none of ours."""
+    return _LIKE_OURS.match(resource_name) is not None and classify(resource_name) is None

@@ -50,11 +50,11 @@ def gpu_models(stock: NodeStock, *, allowed: bool = True) -> Iterator[GpuModel]:
 
 
 def alike(stocks: Sequence[NodeStock]) -> list[list[int]]:
-    """Numbers of nodes, those together whose GPUs could hold the same."""
+    """Numbers of nodes, those together whose GPUs could hold the same, and whose labels are the same."""
     found: dict[Hashable, list[int]] = {}
     for number, stock in enumerate(stocks):
         models = tuple(tuple(gpu_models(stock, allowed=allowed)) for allowed in (True, False))
-        found.setdefault((models, _most(stock, models[0], WHOLE)), []).append(number)
+        found.setdefault((models, _most(stock, models[0], WHOLE), stock.node.partitioning), []).append(number)
     return list(found.values())
 
 

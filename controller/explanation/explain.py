@@ -6,6 +6,7 @@ going on, do the nodes have the CPU, which release would help. Where nodes are l
 those count; nodes of the other kind are a hint in the details. Never changes the board.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,6 +37,16 @@ from controller.simulator import Misfit
 from controller.simulator.filters import UNSCHEDULABLE_TAINT
 from partitioning.resources import WHOLE
 
+_NOT_FOR_ROOM = frozenset(
+    {
+        UnplacedReason.NEVER_FITS,
+        UnplacedReason.BLOCKED,
+        UnplacedReason.MIG_MODE_DISABLED,
+        UnplacedReason.FILTERED_BY_SCHEDULER,
+        UnplacedReason.AWAITING_AGENT,
+    }
+)
+"""For these no pod of a gang would be placed, whatever its size: to wait for room does not help."""
 _ADMINISTRATORS = (UnplacedReason.BLOCKED, UnplacedReason.MIG_MODE_DISABLED)
 
 
@@ -100,9 +111,14 @@ class _Explainer:
     def explain(self, assignment: Assignment) -> Answer:
         broken = about_broken(assignment.pod, self._gangs)
         if broken is not None:
-            return broken
+            own = self._alone(assignment)
+            return own if own.reason in _NOT_FOR_ROOM else broken
         if self._reserved is not None and assignment is self._reserved.assignment:
             return self._with_hint(assignment, self._reserved.to_owner)
+        return self._alone(assignment)
+
+    def _alone(self, assignment: Assignment) -> Answer:
+        """As of a pod in no gang."""
         same = self._constrained.alike(assignment)
         found = self._answers.get(same)
         if found is None:
@@ -124,15 +140,27 @@ class _Explainer:
         outlook = self._outlook(assignment, able.nodes)
         if not any(self._stocks[node].is_large_enough(assignment.needs) for node in outlook.nodes):
             return self._on_allowed_nodes(assignment, able) or self._filtered(assignment, able.nodes)
-        refusals = self._constrained.refusals(assignment, outlook.nodes)
-        if not refusals[""]:
-            return kept_off_by_others(len(outlook.nodes), refusals)
+        if assignment.constrained:
+            refused = self._refused(assignment, outlook.nodes)
+            if refused is not None:
+                return refused
         for node, answer in outlook.in_flight:
             if self._board.fits(assignment, node):
                 return answer
         if outlook.answer is not None and outlook.answer.reason in _ADMINISTRATORS:
             return self._on_cordoned_nodes(assignment, able.nodes) or outlook.answer  # to uncordon is less work
         return outlook.answer or too_little_left(assignment.demand, outlook.with_partitions)
+
+    def _refused(self, assignment: Assignment, nodes: Sequence[int]) -> Answer | None:
+        """Filters that read other pods keep it off all nodes, or off all that have room."""
+        misfits = {node: self._constrained.refusals(assignment, (node,)) for node in nodes}
+        reasons = sum(misfits.values(), Counter[str]())
+        if not reasons[""]:
+            return kept_off_by_others(len(nodes), reasons)
+        roomy = [node for node in nodes if self._board.fits(assignment, node)]
+        roomy = [node for node in roomy if self._board.has_partitions(assignment, node)]
+        reasons = sum((misfits[node] for node in roomy), Counter[str]())
+        return kept_off_by_others(len(roomy), reasons, "every node with room") if roomy and not reasons[""] else None
 
     def _on_allowed_nodes(self, assignment: Assignment, able: _Able) -> Answer | None:
         """Why the nodes that the pod itself allows do not serve it: the remedy must not lead it to others."""
@@ -197,20 +225,18 @@ class _Explainer:
         return found
 
     def _filtered(self, assignment: Assignment, nodes: Sequence[int]) -> Answer:
-        rejected = []
-        for number in nodes:
-            if not self._stocks[number].is_large_enough(assignment.needs):
-                continue
-            node = self._stocks[number].node
-            misfit = self._misfit(assignment.pod, node)
-            if misfit is not None:
-                rejected.append((node, misfit))
-        return kept_off(assignment.pod, rejected)
+        large = [number for number in nodes if self._stocks[number].is_large_enough(assignment.needs)]
+        causes = {number: causes_of(self._stocks[number], number, assignment.wants) for number in large}
+        eligible = [number for number in large if not causes[number]] or large  # others need more than one remedy
+        named = [(node, self._misfit(assignment.pod, node)) for node in (self._stocks[one].node for one in eligible)]
+        found = kept_off(assignment.pod, [(node, misfit) for node, misfit in named if misfit is not None])
+        more = [cause for number in eligible for cause in causes[number]]
+        return found._replace(message=f"{found.message} {nearest(more).message}") if more else found
 
     def _about_gpus(self, assignment: Assignment, nodes: Sequence[int], causes: Sequence[Cause]) -> Answer:
         wants = assignment.wants
         if any(name == WHOLE for name, _ in wants):
-            return about_whole_gpus(wants, [self._stocks[node] for node in nodes])
+            return about_whole_gpus(wants, [self._stocks[node] for node in nodes], causes)
         hardest = min((name for name, _ in wants), key=self._board.sizes.index)
         candidates = [
             Candidate(stock=self._stocks[node], gpu=self._stocks[node].gpus[device.gpu], device=device)

@@ -4,6 +4,7 @@ Takes a pod and the nodes that filters rejected, returns an answer that names th
 themselves answer in kube-scheduler's words (`controller.simulator`); what they found is looked up here once more.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from controller.model.views import NodeView, PodView
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
 from controller.planner.placement.constrained import NOT_EXAMINED
 from controller.simulator import TOO_MUCH, Misfit, untolerated
+
+_NO_CLAIM = re.compile(r'persistentvolumeclaim "(.+)" not found')
 
 
 class _Obstacle(NamedTuple):
@@ -52,7 +55,7 @@ def cordoned(nodes: Sequence[str]) -> Answer:
     return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, message)
 
 
-def kept_off_by_others(nodes: int, reasons: Mapping[str, int]) -> Answer:
+def kept_off_by_others(nodes: int, reasons: Mapping[str, int], which: str = "every suitable node") -> Answer:
     """By filters that read other pods or volumes; `reasons` in the scheduler's words, with numbers of nodes."""
     if TOO_MUCH.message in reasons:
         return Answer(
@@ -67,10 +70,11 @@ def kept_off_by_others(nodes: int, reasons: Mapping[str, int]) -> Answer:
             "check in the controller's log which pods took most.",
         )
     words = {reason: count for reason, count in reasons.items() if count}
-    message = "The scheduler rejects this pod on every suitable node: {}. {}".format(
-        joined(sorted(words)),
-        "Change the pod's affinity, topology spread constraints or volumes.",
-    )
+    lacking = next((found[1] for reason in sorted(words) if (found := _NO_CLAIM.fullmatch(reason))), None)
+    remedy = "Change the pod's affinity, topology spread constraints or volumes."
+    if lacking is not None:
+        remedy = f"Create the claim {lacking}."
+    message = f"The scheduler rejects this pod on {which}: {joined(sorted(words))}. {remedy}"
     detail = ", ".join(f"{count} {reason}" for reason, count in sorted(words.items()))
     return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, message, f"Of {counted(nodes, 'node')}: {detail}.")
 
@@ -78,10 +82,12 @@ def kept_off_by_others(nodes: int, reasons: Mapping[str, int]) -> Answer:
 def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
     match misfit.plugin:
         case "TaintToleration":
-            taint = untolerated(pod, [taint for taint in node.taints if taint.key not in IGNORED_TAINTS])
-            if taint is not None:
-                name = _spelled(taint)
-                return _Obstacle(f"has taint {name}", f"have taint {name}", "Add a toleration for it to the pod.")
+            taints = [taint for taint in node.taints if taint.key not in IGNORED_TAINTS and untolerated(pod, [taint])]
+            if taints:
+                names = f"taint{'s' if len(taints) > 1 else ''} {joined([_spelled(taint) for taint in taints])}"
+                which = "each" if len(taints) > 1 else "it"
+                remedy = f"Add a toleration for {which} to the pod."
+                return _Obstacle(f"has {names}", f"have {names}", remedy)
         case "NodeUnschedulable":
             remedy = "Wait, or ask an administrator to uncordon the node."
             return _Obstacle("is cordoned", "are cordoned", remedy)

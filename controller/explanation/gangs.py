@@ -18,9 +18,9 @@ def about_incomplete(one: Incomplete) -> Answer:
 
 
 def about_broken(pod: PodView, gangs: Gangs) -> Answer | None:
-    """None where the pod's gang, if any, is not the reason."""
+    """None where the pod's gang, if any, is not the reason: a gang of one waits as any pod does."""
     gang = key_of(pod)
-    if gang is None or gang not in gangs.found:
+    if gang is None or gang not in gangs.found or gangs.needs[gang] < 2:
         return None
     return Answer(
         UnplacedReason.GANG_WAITS,

@@ -7,12 +7,13 @@ with the remedy. Never looks at what is free, nor at what the scheduler would al
 from collections.abc import Iterable, Sequence
 
 from controller.explanation.capability import could_hold, gpu_models, largest_slice_gb, most_on_empty
-from controller.explanation.causes import Cause
-from controller.explanation.phrases import Answer, listed, short_resource, spelled
+from controller.explanation.causes import Cause, is_meant_for
+from controller.explanation.phrases import Answer, listed, sentence, short_resource, spelled
 from controller.explanation.remedies import nearest
 from controller.model.demand import Wants, kind_of
 from controller.model.reasons import UnplacedReason
 from controller.planner.inventory.stock import Ineligible, NodeStock
+from crds.v1alpha1.names import LABEL_PARTITIONING
 from partitioning.models import GpuModel
 from partitioning.resources import MigRequest, MpsRequest, mps_resource_gb
 
@@ -20,17 +21,20 @@ _FILE = "knownMigGeometriesFile"
 
 
 def no_gpu(all_of: Sequence[NodeStock], stocks: Sequence[NodeStock], wants: Wants) -> Answer:
-    """`stocks`: of `all_of`, one for each kind of GPUs that nodes have."""
-    models = _models(model for stock in stocks for model in gpu_models(stock))
-    if not models:
+    """`stocks`: of `all_of`, one for each kind of GPUs and label that nodes have."""
+    if not any(stock.models for stock in stocks):
         return _no_model(all_of)
+    # What other nodes offer is no remedy: a request for it would be refused there.
+    meant = [stock for stock in stocks if stock.models and is_meant_for(stock, wants)]
+    stocks = meant or stocks
+    models = _models(model for stock in stocks for model in gpu_models(stock))
     restricted = any(model.geometries is not None for model in models)
     if restricted and any(could_hold(stock, wants, allowed=False) for stock in stocks):
         return Answer(UnplacedReason.BLOCKED, _forbidden(stocks, models, wants))
     for resource, _ in wants:
         if not any(most_on_empty(model, resource) for model in models):
             return _without_placements(resource, models) or Answer(
-                UnplacedReason.NEVER_FITS, _not_offered(resource, models)
+                UnplacedReason.NEVER_FITS, _not_offered(resource, models, labelled=bool(meant))
             )
     most, resource = _scarcest(stocks, wants)
     message = f"No node has GPUs for {spelled(wants)} together: the largest holds {most} {resource}. Request fewer."
@@ -85,7 +89,7 @@ def _no_model(stocks: Sequence[NodeStock]) -> Answer:
     fresh = [
         Cause(number, one.name, None, Ineligible.NOT_REPORTED)
         for number, one in enumerate(stocks)
-        if one.node.product and one.ineligible in (Ineligible.NO_PLAN, Ineligible.NOT_REPORTED)
+        if one.ineligible in (Ineligible.NO_PLAN, Ineligible.NOT_REPORTED)
     ]
     if fresh:
         return nearest(fresh)
@@ -98,11 +102,14 @@ def _no_model(stocks: Sequence[NodeStock]) -> Answer:
         return nearest(unknown)._replace(reason=UnplacedReason.NEVER_FITS)
     return Answer(
         UnplacedReason.NEVER_FITS,
-        "No node has a GPU of a known model. Ask an administrator to label GPU nodes with nvidia.com/gpu.product.",
+        "No node has a GPU of a known model. Ask an administrator to label a GPU node "
+        f"{LABEL_PARTITIONING}=mig, mps or auto: its agent then reports the model.",
     )
 
 
-def _not_offered(resource: str, models: Sequence[GpuModel]) -> str:
+def _not_offered(resource: str, models: Sequence[GpuModel], *, labelled: bool) -> str:
+    """`labelled`: these models are on nodes for this kind of partition, so that one of their own can be requested."""
+    add = "add a node that offers it" if labelled else "add a node that offers it, labelled for this kind of partition"
     if isinstance(kind_of(resource), MpsRequest):
         largest = max(models, key=largest_slice_gb)
         size_gb = largest_slice_gb(largest)
@@ -112,12 +119,10 @@ def _not_offered(resource: str, models: Sequence[GpuModel]) -> str:
             )
         return (
             f"No GPU in this cluster offers {resource}: the largest slice is {mps_resource_gb(size_gb)} "
-            f"({largest.product}). Request less."
+            f"({largest.product}). {'Request less' if labelled else sentence(add)}."
         )
-    return (
-        f"No GPU in this cluster offers {resource}: {_listed_profiles(models)}. "
-        "Request one of these, or add a node that offers it."
-    )
+    remedy = f"Request one of these, or {add}" if labelled and any(map(_capability, models)) else sentence(add)
+    return f"No GPU in this cluster offers {resource}: {_listed_profiles(models)}. {remedy}."
 
 
 def _without_placements(resource: str, models: Iterable[GpuModel]) -> Answer | None:

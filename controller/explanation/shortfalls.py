@@ -1,13 +1,13 @@
 """Names what nodes lack for a pod besides GPUs: no node is large enough, or none has enough left.
 
-Takes a demand and nodes whose GPUs would do, returns one answer. Of the node with most left the first thing that is
-short is named, in the order in which most nodes run short of it. Never looks at GPUs.
+Takes a demand and nodes whose GPUs would do, returns one answer. All that the node with most left is short
+of is named. Never looks at GPUs.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from controller.explanation.phrases import Answer, counted, cpus, cpus_and_memory, gib, spelled
+from controller.explanation.phrases import Answer, counted, cpus, cpus_and_memory, gib, joined, spelled
 from controller.model.capacity import Capacity
 from controller.model.demand import Demand
 from controller.model.reasons import UnplacedReason
@@ -49,35 +49,37 @@ def too_little_left(demand: Demand, nodes: Sequence[tuple[NodeView, NodeCapacity
     """`nodes` have the partitions; the one with most free CPU comes first."""
     enough_cpu = (one for one in nodes[:_COMPARED] if one[1].free.cpu_milli >= demand.needs.cpu_milli)
     best, capacity = next(enough_cpu, nodes[0])
-    short = _first_short(demand, best, capacity)
-    if short is None:
+    shortfalls = _shortfalls(demand, best, capacity)
+    if not shortfalls:
         message = f"GPUs have room for {spelled(demand.wants)}, but this pass found no place on their nodes."
         return Answer(UnplacedReason.NO_NODE_RESOURCES, f"{message} The next pass tries again.")
+    what, requested, left, remedies = (list(dict.fromkeys(texts)) for texts in zip(*shortfalls, strict=True))
     return Answer(
         UnplacedReason.NO_NODE_RESOURCES,
-        f"GPUs have room for {spelled(demand.wants)}, but their nodes lack {short.what}: the pod requests "
-        f"{short.requested}. {short.remedy}, or add a GPU node.",
-        f"The best of {counted(len(nodes), 'node')}, {best.name}, has {short.left} left.",
+        f"GPUs have room for {spelled(demand.wants)}, but their nodes lack {joined(what)}: the pod requests "
+        f"{joined(requested)}. {'. '.join(remedies)}, or add a GPU node.",
+        f"The best of {counted(len(nodes), 'node')}, {best.name}, has {joined(left)} left.",
     )
 
 
-def _first_short(demand: Demand, node: NodeView, capacity: NodeCapacity) -> _Shortfall | None:
-    """None: nothing is short, and the pod is tried again in the next pass."""
+def _shortfalls(demand: Demand, node: NodeView, capacity: NodeCapacity) -> list[_Shortfall]:
+    """Nothing: the pod is tried again in the next pass."""
     needs, free = demand.needs, capacity.free
     short = set(free.short_of(needs))
+    found = []
     if "cpu" in short:
-        return _Shortfall("CPU", cpus(needs.cpu_milli), cpus(max(0, free.cpu_milli)))
+        found.append(_Shortfall("CPU", cpus(needs.cpu_milli), cpus(max(0, free.cpu_milli))))
     if "memory" in short:
-        return _Shortfall("memory", gib(needs.memory_bytes), gib(max(0, free.memory_bytes)))
+        found.append(_Shortfall("memory", gib(needs.memory_bytes), gib(max(0, free.memory_bytes))))
     if "pods" in short:
         slots = counted(node.capacity.pods, "pod slot")
-        return _Shortfall("pod slots", "1 pod slot", f"none of its {slots}")
+        found.append(_Shortfall("pod slots", "1 pod slot", f"none of its {slots}", "Wait"))
     for resource, amount in needs.other:
         if resource in short:
-            return _Shortfall(resource, f"{amount} {resource}", f"{max(0, free[resource])} {resource}")
-    if not demand.host_ports:
-        return None
-    ports = ", ".join(sorted({f"{port.protocol} {port.port}" for port in demand.host_ports}))
-    return _Shortfall(
-        "free host ports", f"the host ports {ports}", "not all of these host ports", "Use other host ports"
-    )
+            found.append(_Shortfall(resource, f"{amount} {resource}", f"{max(0, free[resource])} {resource}"))
+    taken = {f"{port.protocol} {port.port}" for port in demand.host_ports if capacity.usage.conflicts((port,))}
+    if taken:
+        ports = f"host port{'s' if len(taken) > 1 else ''} {joined(sorted(taken))}"
+        other = "other host ports" if len(taken) > 1 else "another host port"
+        found.append(_Shortfall("free host ports", ports, f"no free {ports}", f"Use {other}"))
+    return found

@@ -5,9 +5,11 @@ in use as a whole, comes free by itself; one in MIG mode does not.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from controller.explanation.causes import Cause
 from controller.explanation.phrases import Answer, listed
+from controller.explanation.remedies import nearest
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
 from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
@@ -20,29 +22,31 @@ _CLOSED = "excluded from planning"
 _TAKEN = "reserved for pods ahead in the queue"
 
 
-def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock]) -> Answer:
+def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock], causes: Sequence[Cause]) -> Answer:
+    """`causes`: why GPUs of these nodes are left out of planning."""
     count = dict(wants)[WHOLE]
-    found: Counter[str] = Counter()
+    by_node: list[Counter[str]] = []
     holders: set[str] = set()
     for stock in stocks:
-        if stock.gpus:
-            found.update(_use_of(gpu) for gpu in stock.gpus)
-            holders.update(part.pod for gpu in stock.gpus for part in gpu.staying if part.pod)
-        else:
-            found[_IN_USE] += max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
+        by_node.append(Counter(_use_of(gpu) for gpu in stock.gpus))
+        holders.update(part.pod for gpu in stock.gpus for part in gpu.staying if part.pod)
+        if not stock.gpus:
+            by_node[-1][_IN_USE] = max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
+    found = sum(by_node, Counter[str]())
     uses = [use for use in (_IN_USE, _CUT, _MIG, _CLOSED, _TAKEN) if found[use]]
     counts = ", ".join(f"{found[use]} {'is' if found[use] == 1 else 'are'} {use}" for use in uses)
     free = "No whole GPU is free" if count == 1 else f"No node has {count} whole GPUs free"
     detail = f"In use by {listed(sorted(holders))}." if holders else ""
-    if found[_IN_USE] or found[_CUT]:
+    enough = [node for node in by_node if node[_IN_USE] + node[_CUT] + node[_TAKEN] >= count]
+    if any(node[_IN_USE] or node[_CUT] for node in enough):
         reason, remedy = UnplacedReason.WAITS_FOR_RELEASE, "The pod starts when enough are released; or add a GPU node."
-    elif found[_TAKEN]:
+    elif enough:
         reason, remedy = UnplacedReason.NO_CAPACITY, "Wait, or add a GPU node."
-    elif found[_MIG]:
+    elif any(node.total() - node[_CLOSED] >= count for node in by_node):
         reason = UnplacedReason.BLOCKED
         remedy = "Ask an administrator to turn MIG mode off on a GPU (docs/mig.md), or to add a GPU node."
     else:
-        reason, remedy = UnplacedReason.BLOCKED, "Ask an administrator to check the plans of these GPUs' nodes."
+        reason, remedy, _ = nearest([cause for cause in causes if cause.ineligible is not Ineligible.MIG_MODE_ENABLED])
     return Answer(reason, f"{free}: {counts}. {remedy}", detail)
 
 
@@ -51,9 +55,9 @@ def _use_of(gpu: GpuStock) -> str:
         part.resource == WHOLE for part in gpu.staying
     ):
         return _IN_USE
-    if gpu.staying:
+    if gpu.staying and not gpu.view.mig_enabled:
         return _CUT
     if gpu.cut is Cut.MIG:
-        # A GPU without MIG that waits for its MIG mode is advertised whole meanwhile, so a pod has it.
+        # No release makes it whole. Without MIG it waits for its MIG mode, is advertised whole, and a pod has it.
         return _IN_USE if gpu.ineligible is Ineligible.MIG_MODE_DISABLED else _MIG
     return _TAKEN if gpu.ineligible is None else _CLOSED

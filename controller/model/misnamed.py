@@ -8,16 +8,25 @@ import re
 from difflib import get_close_matches
 from functools import lru_cache
 
+from controller.model.demand import is_partition
 from partitioning.models import known_models
 from partitioning.resources import mig_resource, mps_resource_gb
 
 _NUMBER = re.compile(r"\d+", re.ASCII)
+_STRANGE = {
+    re.compile("gpumem|gpucores"): "is HAMi's, and gpuplan does not serve it",
+    re.compile(r"\dg\.0gb"): "is a profile of Jetson Thor, whose MIG gpuplan does not serve",
+}
+"""Right names of something else."""
 _DOMAIN = "nvidia.com/"
 _LEAST_LIKENESS = 0.6
 
 
 def about_misnamed(resource: str) -> str:
     """The message for the owner of a pod that requests it."""
+    for pattern, what in _STRANGE.items():
+        if pattern.search(resource):
+            return f"{resource} {what}. Request an MPS slice as nvidia.com/gpu-<N>gb, or a whole GPU."
     meant = nearest_name(resource)
     if meant:
         return f"{resource} names no partition. Did you mean {meant}?"
@@ -30,6 +39,9 @@ def about_misnamed(resource: str) -> str:
 @lru_cache(maxsize=1024)
 def nearest_name(resource: str) -> str:
     """The most similar name of a partition; '' where none is similar."""
+    unshared = resource.removesuffix(".shared")  # a suffix of NVIDIA's plugin for sharing in time
+    if is_partition(unshared):
+        return unshared
     number = _NUMBER.search(resource)
     gigabytes = [mps_resource_gb(int(number[0]))] if number is not None and int(number[0]) else []
     known = {name.removeprefix(_DOMAIN): name for name in (*_mig_names(), *gigabytes)}

@@ -39,7 +39,7 @@ class UnplacedReason(StrEnum):
     """It has scheduling gates, so no scheduler handles it yet. Remedy: none: who set the gate, such as Kueue, removes
     it."""
     PREEMPTING = "Preempting"
-    """A scheduler has nominated it to a node and is evicting pods there. Remedy: wait."""
+    """A scheduler has nominated it to a node: it evicts pods there, or is about to bind it. Remedy: wait."""
     CHANGE_UNDER_WAY = "ChangeUnderWay"
     """GPUs that could serve it are being changed; the pod is reconsidered when they have settled. Remedy: wait."""
     AWAITING_AGENT = "AwaitingAgent"

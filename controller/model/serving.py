@@ -179,7 +179,7 @@ def _preempting(pod: PodView) -> Unplaced | None:
     return _unplaced(
         pod,
         UnplacedReason.PREEMPTING,
-        f"Its scheduler is evicting pods on node {pod.nominated_node} to make room for it.",
+        f"Its scheduler has nominated node {pod.nominated_node} and evicts pods there, or is about to bind it. Wait.",
     )
 
 

@@ -48,7 +48,7 @@ def test_no_node_with_gpus() -> None:
     )
 
     assert reason is UnplacedReason.NEVER_FITS
-    assert "nvidia.com/gpu.product" in message
+    assert "label a GPU node gpuplan.dev/gpu-partitioning=mig" in message
 
 
 def test_the_model_of_a_node_that_has_not_reported() -> None:

@@ -34,7 +34,7 @@ def answer_to(snapshot: Snapshot) -> tuple[UnplacedReason, str]:
         pytest.param(
             replace(pod("a", "1g.5gb"), host_ports=(HostPort(port=8080),)),
             replace(pod("busy", node_name="node-1"), host_ports=(HostPort(port=8080),)),
-            "lack free host ports: the pod requests the host ports TCP 8080",
+            "lack free host ports: the pod requests host port TCP 8080",
             id="host port",
         ),
         pytest.param(
@@ -54,7 +54,7 @@ def test_what_a_node_lacks_is_named_with_its_amount(requests: PodView, busy: Pod
 
     assert reason is UnplacedReason.NO_NODE_RESOURCES
     assert words in message
-    assert ("Use other host ports" if requests.host_ports else "Request less") + ", or add a GPU node." in message
+    assert ("Use another host port" if requests.host_ports else "Request less") + ", or add a GPU node." in message
 
 
 @pytest.mark.parametrize("why", Ineligible)

@@ -15,6 +15,7 @@ from controller.model.reasons import UnplacedReason
 from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView, NodeView, PlanView, PodView
 from controller.planning import plan
+from partitioning.resources import WHOLE
 from tests.drawn import examples
 
 WAIT = {
@@ -23,7 +24,7 @@ WAIT = {
     UnplacedReason.FRAGMENTED,
     UnplacedReason.NO_NODE_RESOURCES,
 }
-MORE = ("nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb", "nvidia.com/mig-7g.80gb", "nvidia.com/gpu-40gb")
+MORE = ("nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb", "nvidia.com/mig-7g.80gb", "nvidia.com/gpu-40gb", WHOLE)
 
 
 @st.composite
@@ -50,8 +51,9 @@ def _limited(gpu: GpuView, *, pinned: bool, switched: bool) -> GpuView:
 
 
 def _requesting(pod: PodView, resource: str, count: int) -> PodView:
-    """This as well."""
-    requests, gpu = ({**dict(part), resource: count} for part in (pod.requests, pod.gpu))
+    """This as well; whole GPUs alone."""
+    rest = {name: amount for name, amount in pod.requests if resource != WHOLE or not is_partition(name)}
+    requests, gpu = {**rest, resource: count}, {**(dict(pod.gpu) if resource != WHOLE else {}), resource: count}
     return replace(pod, requests=tuple(sorted(requests.items())), gpu=tuple(sorted(gpu.items())))
 
 
@@ -72,6 +74,8 @@ def _advertising(node: NodeView, plan: PlanView) -> NodeView:
     offered = {name: count for name, count in node.allocatable.items() if not is_partition(name)}
     for part in (part for gpu in plan.gpus for part in gpu.partitions):
         offered[part.resource] = offered.get(part.resource, 0) + 1
+    # What waits for its MIG mode is offered whole meanwhile.
+    offered[WHOLE] = sum(node.partitioning == "mig" and not gpu.mig_enabled for gpu in plan.gpus)
     return replace(node, allocatable=offered)
 
 

@@ -147,7 +147,11 @@ def test_names_that_others_serve_are_left_to_them(misnamed: dict[str, Any]) -> N
         ("nvidia.com/gpu-slice", None),
         ("nvidia.com/gpu-10gb", ""),
         ("nvidia.com/gpu", ""),
-        ("nvidia.com/gpumem", ""),
+        ("nvidia.com/gpu.product", ""),
+        ("nvidia.com/1g.10gb", "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/MIG-1g.10gb", "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/mig-1g.10gb.shared", "nvidia.com/mig-1g.10gb"),
+        ("nvidia.com/mig-1g.10gb.me.shared", "nvidia.com/mig-1g.10gb.me"),
     ],
 )
 def test_what_a_name_was_meant_to_be(typed: str, meant: str | None) -> None:
@@ -156,6 +160,18 @@ def test_what_a_name_was_meant_to_be(typed: str, meant: str | None) -> None:
     if meant != "":
         assert nearest_name(typed) == (meant or "")
         assert (meant or "Request a MIG instance as") in about_misnamed(typed)
+
+
+@pytest.mark.parametrize(
+    ("resource", "words"),
+    [("gpumem", "HAMi's"), ("gpucores", "HAMi's"), ("mig-1g.0gb", "Jetson Thor"), ("mig-2g.0gb.gfx", "Jetson Thor")],
+)
+def test_what_is_of_another_system_is_called_so(resource: str, words: str) -> None:
+    assert is_misnamed(f"nvidia.com/{resource}")
+    message = about_misnamed(f"nvidia.com/{resource}")
+    assert words in message
+    assert "Did you mean" not in message
+    assert "Request an MPS slice as nvidia.com/gpu-<N>gb" in message
 
 
 def test_our_own_nomination_is_no_preemption() -> None:

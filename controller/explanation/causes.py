@@ -28,7 +28,7 @@ class Cause(NamedTuple):
     gpu: int | None
     ineligible: Ineligible
     given: str = ""
-    """What only this node shows: the value of its label, or the API server's sentence."""
+    """What only this node shows: its label, what its GPUs are shared into, or the API server's sentence."""
 
 
 def causes_of(stock: NodeStock, number: int, wants: Wants) -> list[Cause]:
@@ -40,8 +40,12 @@ def causes_of(stock: NodeStock, number: int, wants: Wants) -> list[Cause]:
         return [Cause(number, name, None, Ineligible.OTHER_LABEL, stock.node.partitioning or "")]
     if _all_eligible(stock, wants):
         return []
-    found = ((gpu.view.index, _why_ineligible(gpu, wants)) for gpu in stock.gpus)
-    return [Cause(number, name, index, ineligible) for index, ineligible in found if ineligible is not None]
+    found = ((gpu, _why_ineligible(gpu, wants)) for gpu in stock.gpus)
+    return [
+        Cause(number, name, gpu.view.index, why, gpu.equal_shares.slices[0].resource if gpu.equal_shares else "")
+        for gpu, why in found
+        if why is not None
+    ]
 
 
 def is_meant_for(stock: NodeStock, wants: Wants) -> bool:

@@ -87,8 +87,8 @@ _ROWS = {
     ),
     Ineligible.SHARED_ALIKE: _Row(
         _BLOCKED,
-        "{gpus} {are} shared in equal parts, for pods that request those.",
-        f"Request such a part, or ask an administrator to label the node {LABEL_MPS_REPLICAS}=0.",
+        "{gpus} {are} shared in equal parts, for pods that request {given}.",
+        f"Request that, or ask an administrator to label the node {LABEL_MPS_REPLICAS}=0.",
     ),
     Ineligible.WRITE_REFUSED: _Row(
         _BLOCKED, "The plan of {nodes} could not be written: {given}.", "Ask an administrator to allow the write."

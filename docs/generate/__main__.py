@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.generate import api, conditions, metrics, settings
+from docs.generate import api, conditions, metrics, reasons, settings
 
 FOLDER = Path(__file__).parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
     "api.md": api.page,
     "conditions.md": conditions.page,
     "metrics.md": metrics.page,
+    "reasons.md": reasons.page,
     "settings.md": settings.page,
 }
 

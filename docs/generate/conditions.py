@@ -44,7 +44,8 @@ def page() -> str:
         _section(Reason, "reason"),
         "## Reasons for which a pod waits\n",
         "An Event on the pod has the reason, what is missing and what would help; "
-        "[operating.md](operating.md#events-of-waiting-pods) says when.\n",
+        "[operating.md](operating.md#events-of-waiting-pods) says when, "
+        "[reasons.md](reasons.md) has situations, messages and remedies.\n",
         _section(UnplacedReason, "reason"),
         "## Other Events\n",
         "A GPU that fails or becomes ready has an Event on its plan, too, with the reason of the GPU.\n",

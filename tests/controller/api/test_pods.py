@@ -106,7 +106,11 @@ def test_a_container_that_requests_a_slice_and_another_kind(containers: list[Jso
 
 def test_names_like_those_of_slices_are_kept() -> None:
     container = requesting("nvidia.com/mig-1g10gb", "nvidia.com/gpu-10Gi", "nvidia.com/gpumem", "nvidia.com/gpu")
-    assert pod_view(pod({"containers": [container]})).misnamed == ("nvidia.com/gpu-10Gi", "nvidia.com/mig-1g10gb")
+    assert pod_view(pod({"containers": [container]})).misnamed == (
+        "nvidia.com/gpu-10Gi",
+        "nvidia.com/gpumem",
+        "nvidia.com/mig-1g10gb",
+    )
 
 
 def test_mps_slices_are_counted_per_container() -> None:

@@ -43,7 +43,15 @@ def scenario(  # noqa: PLR0917 - a row of the table below
     after: Snapshot | Server = FREE,
 ) -> Scenario:
     first, then = (one if isinstance(one, Snapshot) else alone(one) for one in (before, after))
-    return Scenario(reason=reason, what=cause.value, before=first, remedy=remedy, done=done, after=then, cause=cause)
+    return Scenario(
+        reason=reason,
+        what=f"left out of planning: {cause.value}",
+        before=first,
+        remedy=remedy,
+        done=done,
+        after=then,
+        cause=cause,
+    )
 
 
 TABLE = (
@@ -67,7 +75,8 @@ TABLE = (
         server("n1", mig(idle=[("3g.20gb", 0), ("1g.5gb", 4)], pinned=True)),
     ),
     scenario(
-        Ineligible.SHARED_ALIKE, BLOCKED, alone(SHARES, SLICE), "label the node gpuplan.dev/mps-replicas=0",
+        Ineligible.SHARED_ALIKE, BLOCKED, alone(SHARES, SLICE),
+        "nvidia.com/gpu.shared. Request that, or ask an administrator to label the node gpuplan.dev/mps-replicas=0",
         "label it", alone(with_node(MPS, mps_replicas=0), SLICE),
     ),
     scenario(

@@ -1,0 +1,34 @@
+"""Makes docs/reasons.md: for each reason for which a pod waits the situations, the message, and the remedy.
+
+Reads the scenarios that the tests carry out: a message on the page is what planning prints, and after what the page
+says was done, the pod is placed.
+"""
+
+from controller.model.reasons import UnplacedReason
+from controller.planning import plan
+from docs.generate.tables import MADE, table
+from tests.controller.explanation.scenarios import ALL
+from tests.controller.explanation.scenarios.scenario import Scenario
+
+INTRODUCTION = f"""# Why a pod waits: situations and remedies
+
+{MADE} The situations are those of
+`tests/controller/explanation/scenarios`; a test does what the last column says, and the pod is placed.
+
+What each reason means is in [conditions.md](conditions.md#reasons-for-which-a-pod-waits). The pod is `team/a`, its node
+`n1`; the details, which name other pods, are in [`/decisions`](troubleshooting.md#a-pod-waits) alone.
+"""
+
+
+def page() -> str:
+    """The page as text."""
+    parts = [INTRODUCTION]
+    for reason in UnplacedReason:
+        rows = [_row(one) for one in ALL if one.reason is reason]
+        parts += [f"## {reason.value}\n", table(("situation", "the Event says", "done"), rows)]
+    return "\n".join(parts)
+
+
+def _row(one: Scenario) -> tuple[str, str, str]:
+    message = next(missed.message for missed in plan(one.before, one.options).unplaced if missed.key[1] == "a")
+    return one.what, message, one.done

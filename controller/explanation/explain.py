@@ -30,7 +30,6 @@ from controller.model.results import Unplaced
 from controller.model.views import NodeView, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.nodes import NodeCapacity
-from controller.planner.inventory.node_groups import why_not
 from controller.planner.inventory.stock import Ineligible
 from controller.planner.search import Finished
 from controller.simulator import Misfit
@@ -95,8 +94,7 @@ class _Explainer:
         self._stocks = finished.stocks
         self._board = finished.board
         self._constrained = finished.constrained
-        self._profiles = finished.profiles
-        self._relabelled = finished.relabelled
+        self._groups = finished.groups
         self._reserved = ReservedGpu.of(finished)
         self._able: dict[Wants, _Able] = {}
         self._no_gpu: dict[Wants, Answer] = {}
@@ -185,7 +183,7 @@ class _Explainer:
         return cordoned(names) if names else None
 
     def _misfit(self, pod: PodView, node: NodeView) -> Misfit | None:
-        return why_not(pod, node, self._profiles, relabels=node.name in self._relabelled)
+        return self._groups.why_not(pod, node)
 
     def _outlook(self, assignment: Assignment, able: Sequence[int]) -> _Outlook:
         key = (assignment.wants, assignment.groups)

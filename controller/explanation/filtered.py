@@ -14,7 +14,7 @@ from controller.model.scheduling import Taint
 from controller.model.views import NodeView, PodView
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
 from controller.planner.placement.constrained import NOT_EXAMINED
-from controller.simulator import TOO_MUCH, Misfit, untolerated
+from controller.simulator import TOO_MUCH, VOLUME_FILTERS, Misfit, untolerated
 
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "(.+)" not found')
 
@@ -100,7 +100,8 @@ def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
                 what = "match the pod's required node affinity"
                 return _Obstacle(f"does not {what}", f"do not {what}", "Change the pod's node affinity.")
     words = misfit.message.removeprefix("node(s) ")
-    return _Obstacle(words, words, "Change the pod's scheduling constraints.")
+    what = "volumes" if misfit.plugin in VOLUME_FILTERS else "scheduling constraints"
+    return _Obstacle(words, words, f"Change the pod's {what}.")
 
 
 def _spelled(taint: Taint) -> str:

@@ -50,9 +50,7 @@ class Finished:
     """No plan places more pods than this."""
     remarks: Sequence[str]
     """What this pass could not do."""
-    profiles: SchedulerProfiles
-    relabelled: frozenset[str]
-    """Nodes whose labels change when they begin to share GPUs."""
+    groups: NodeGroups
     placed_by: Mapping[PlannerPhase, int]
     """How many of the placed pods found their final node in which phase."""
 
@@ -76,7 +74,9 @@ def search(
     queue = [_compared(demand, options.profiles) for demand in (*demands.helpable, *demands.untried)]
     queue.sort(key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
-    groups = NodeGroups(snapshot.nodes, [demand.pod for demand in queue], options.profiles, relabelled)
+    pods = [demand.pod for demand in queue]
+    groups = NodeGroups(snapshot.nodes, pods, options.profiles, relabelled, snapshot.context)
+    queue = [groups.settled(demand) for demand in queue]
     board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
     levels = by_level(assignments_of(queue, groups), snapshot.aged)
     assignments = list(chain.from_iterable(levels))
@@ -117,8 +117,7 @@ def search(
         reservation=reservation,
         bound=rules.most,
         remarks=remarks,
-        profiles=options.profiles,
-        relabelled=relabelled,
+        groups=groups,
         placed_by=phases.counts(),
     )
 

@@ -14,16 +14,19 @@ from controller.simulator.relabel import expected_after
 from controller.simulator.selectors import matches_node, named_nodes, selects, tolerates, untolerated
 from controller.simulator.usage import Usage
 from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict, misfit
+from controller.simulator.volumes import VOLUME_FILTERS, VolumeState, settled_refusal, settled_volumes
 
 __all__ = [
     "FIT",
     "TOO_MUCH",
+    "VOLUME_FILTERS",
     "Attempt",
     "ClusterState",
     "Fit",
     "Misfit",
     "Usage",
     "Verdict",
+    "VolumeState",
     "compared",
     "expected_after",
     "fails_always",
@@ -35,6 +38,8 @@ __all__ = [
     "named_nodes",
     "selects",
     "selects_itself",
+    "settled_refusal",
+    "settled_volumes",
     "tolerates",
     "untolerated",
 ]

@@ -96,6 +96,30 @@ def look_up(pod: PodView, profile: FilterProfile, context: SchedulingContext) ->
     )
 
 
+def settled_volumes(pod: PodView, profile: FilterProfile, context: SchedulingContext) -> VolumeState | None:
+    """What a pod's volumes ask of a node whatever else runs there; equal for pods that may use the same nodes.
+
+    None: a claim is not bound, or one pod only may use it, or something is wrong with it.
+    """
+    found = look_up(pod, profile, context)
+    if found.refused or found.complaints or found.waiting or found.exclusive or None in found.bound:
+        return None
+    if context.claims is None or context.volumes is None or context.storage_classes is None:
+        return None
+    affinities = (volume.node_affinity for volume in found.bound if volume is not None)
+    return VolumeState(
+        bound=tuple(VolumeView(node_affinity=one) for one in affinities if one is not None),
+        zoned=tuple(VolumeView(zones=volume.zones) for volume in found.zoned if volume.zones),
+    )
+
+
+def settled_refusal(node: NodeView, state: VolumeState, profile: FilterProfile) -> Misfit | None:
+    """Of what `settled_volumes` has found."""
+    if BINDING in profile.filters and not all(_reaches(volume, node) for volume in state.bound if volume is not None):
+        return misfit(BINDING, _ELSEWHERE)
+    return _OTHER_ZONE if ZONE in profile.filters and not _in_zone(node, state.zoned) else None
+
+
 def _waiting(
     namespace: str,
     claims: Iterable[tuple[str, ClaimView]],

@@ -1,29 +1,42 @@
 """Groups nodes that the pending pods cannot tell apart, and finds the groups that each pod may use.
 
 Takes nodes and pods, returns group numbers per node and, per pod, the groups whose nodes pass kube-scheduler's filters
-on the node object, labelled as they will be once they are cut. Filters run once per kind of pod and kind of node, never
-per pair: of a node's labels only those count that some selector names. Our own taint of a node in change is ignored.
+on the node object, labelled as they will be once they are cut, and reach its bound volumes. Filters run once per kind
+of pod and kind of node, never per pair: of a node's labels only those count that some selector names. Our own taint of
+a node in change is ignored.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
-from controller.model.demand import kind_of
-from controller.model.scheduling import DEFAULT_PROFILE, NodeSelectorTerm, SchedulerProfiles
+from controller.model.demand import Demand, kind_of
+from controller.model.scheduling import (
+    DEFAULT_PROFILE,
+    NO_CONTEXT,
+    ZONE_LABELS,
+    FilterProfile,
+    NodeSelectorTerm,
+    SchedulerProfiles,
+    SchedulingContext,
+)
 from controller.model.views import NodeView, PodView
-from controller.simulator import Misfit, expected_after, filter_node, named_nodes
+from controller.simulator import (
+    Misfit,
+    VolumeState,
+    expected_after,
+    filter_node,
+    named_nodes,
+    settled_refusal,
+    settled_volumes,
+)
 from crds.v1alpha1.names import TAINT_CHANGING
 from partitioning.resources import MpsRequest
 
 IGNORED_TAINTS = frozenset({TAINT_CHANGING})
 """Set by the agent while partitions are withdrawn, and removed by it: no reason not to plan a pod there."""
 NO_PROFILES: SchedulerProfiles = {}
-
-
-def _constraints_of(pod: PodView) -> Hashable:
-    """Pods with equal constraints may use the same nodes."""
-    selection = (pod.tolerations, pod.node_selector, pod.node_affinity, pod.features)
-    return (selection, pod.scheduler_name, _shares(pod.gpu))
+_NO_VOLUMES = VolumeState()
 
 
 class NodeGroups:
@@ -35,26 +48,32 @@ class NodeGroups:
         pods: Iterable[PodView],
         profiles: SchedulerProfiles = NO_PROFILES,
         relabelled: Collection[str] = frozenset(),
+        context: SchedulingContext = NO_CONTEXT,
     ) -> None:
         """`relabelled`: names of nodes whose device plugin changes their labels when they begin to share GPUs."""
+        self._profiles, self._relabelled = profiles, relabelled
+        self._volumes: dict[str, VolumeState] = {}
+        """Of pods, by uid, whose volumes groups take into account."""
         kinds: dict[Hashable, PodView] = {}
         for pod in pods:
-            kinds.setdefault(_constraints_of(pod), pod)
-        keys, by_name = _selected_labels(kinds.values(), profiles)
+            state = settled_volumes(pod, self._profile_of(pod), context) if pod.volumes else None
+            if state is not None:
+                self._volumes[pod.uid] = state
+            kinds.setdefault(self._constraints_of(pod), pod)
         samples = list(kinds.values())
+        keys, by_name = _selected_labels(samples, map(self._volumes_of, samples), profiles)
         tied, free = _tied(samples, profiles)
         numbers: dict[tuple[int, ...], int] = {}
         """Of groups, by the kinds that may use their nodes."""
         number_of_facts: dict[Hashable, int] = {}
         self.group_of: list[int] = []
         for node in nodes:
-            relabels = node.name in relabelled
-            facts = (_facts(node, keys, by_name), relabels)
+            facts = (_facts(node, keys, by_name), node.name in relabelled)
             if facts not in number_of_facts:
                 able = tuple(
                     kind
                     for kind in sorted([*free, *tied.get(node.name, ())])
-                    if why_not(samples[kind], node, profiles, relabels=relabels) is None
+                    if self.why_not(samples[kind], node) is None
                 )
                 number_of_facts[facts] = numbers.setdefault(able, len(numbers)) if able else -1
             self.group_of.append(number_of_facts[facts])
@@ -68,11 +87,31 @@ class NodeGroups:
 
     def kind_of(self, pod: PodView) -> int:
         """A number: pods of one kind may use the same nodes."""
-        return self._kinds[_constraints_of(pod)]
+        return self._kinds[self._constraints_of(pod)]
 
     def allowed(self, kind: int) -> tuple[int, ...]:
         """The groups that pods of a kind may use, in rising order."""
         return self._allowed[kind]
+
+    def why_not(self, pod: PodView, node: NodeView) -> Misfit | None:
+        """What keeps a pod off a node whatever else runs there; None: nothing, as the node will be once it is cut."""
+        refusal = why_not(pod, node, self._profiles, relabels=node.name in self._relabelled)
+        return refusal or settled_refusal(node, self._volumes_of(pod), self._profile_of(pod))
+
+    def settled(self, demand: Demand) -> Demand:
+        """Without the volumes that its groups take into account: they keep the pod off no other node."""
+        return replace(demand, pod=replace(demand.pod, volumes=())) if demand.pod.uid in self._volumes else demand
+
+    def _constraints_of(self, pod: PodView) -> Hashable:
+        """Pods with equal constraints may use the same nodes."""
+        selection = (pod.tolerations, pod.node_selector, pod.node_affinity, pod.features, self._volumes_of(pod))
+        return (selection, pod.scheduler_name, _shares(pod.gpu))
+
+    def _volumes_of(self, pod: PodView) -> VolumeState:
+        return self._volumes.get(pod.uid, _NO_VOLUMES)
+
+    def _profile_of(self, pod: PodView) -> FilterProfile:
+        return self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
 
 
 def _tied(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[dict[str, list[int]], list[int]]:
@@ -92,7 +131,7 @@ def _tied(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[dict[st
 def why_not(
     pod: PodView, node: NodeView, profiles: SchedulerProfiles = NO_PROFILES, *, relabels: bool = False
 ) -> Misfit | None:
-    """What keeps a pod off a node whatever else runs there; None: nothing, as the node will be once it is cut."""
+    """The same by the filters that read pod and node alone."""
     profile = profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
     misfit = None
     for variant in expected_after(node, mps=_shares(pod.gpu), relabels=relabels):
@@ -109,8 +148,10 @@ def _shares(requests: tuple[tuple[str, int], ...]) -> bool:
     return any(isinstance(kind_of(resource), MpsRequest) for resource, _ in requests)
 
 
-def _selected_labels(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[list[str], bool]:
-    """Label keys that any pod, or a scheduler for it, selects by, and whether any selects by the node's name."""
+def _selected_labels(
+    pods: Iterable[PodView], volumes: Iterable[VolumeState], profiles: SchedulerProfiles
+) -> tuple[list[str], bool]:
+    """Label keys that any pod, its volumes or its scheduler select by, and whether any selects by the node's name."""
     keys: set[str] = set()
     by_name = False
     terms: list[NodeSelectorTerm] = []
@@ -119,6 +160,11 @@ def _selected_labels(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tu
         terms += pod.node_affinity or ()
     for profile in profiles.values():
         terms += profile.added_affinity or ()
+    for state in volumes:
+        for volume in state.bound:
+            terms += (volume and volume.node_affinity) or ()
+        keys.update(ZONE_LABELS if state.zoned else ())
+        keys.update(key for volume in state.zoned for key, _ in volume.zones)
     for term in terms:
         keys.update(requirement.key for requirement in term.labels)
         by_name = by_name or bool(term.fields)

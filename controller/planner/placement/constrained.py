@@ -1,4 +1,4 @@
-"""Constrained placement: places pods one by one whose place depends on where other pods are, or on volumes.
+"""Constrained placement: places pods one by one whose place depends on other pods, or on volumes not bound yet.
 
 Takes the board and assignments of one level; those that find a place are on it afterwards. The simulator is queried
 for one node after the other, with every pod that was placed before counted in; counts of alike pods and nodes would be

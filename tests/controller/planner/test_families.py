@@ -1,0 +1,16 @@
+"""Clusters of every family: what fits with all pods placed is placed whole, or nearly so where a gap is known."""
+
+import pytest
+
+from benchmarks.families import FAMILIES, case
+from controller.planning import plan
+
+WHOLE = ("plain", "several", "levels", "claims", "claims, levels", "zonal claims", "node claims", "daemon", "hostnames")
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("seed", [31, 32])
+def test_what_fits_is_placed_whole(name: str, seed: int) -> None:
+    made = case(FAMILIES[name], nodes=12, gpus=8, seed=seed)
+
+    assert len(plan(made.snapshot).placed) == len(made.places)

@@ -1,8 +1,9 @@
-"""Marks the Allocates whose device was seen free since, for the device plugin: see `handover.seen_free`.
+"""Marks for the device plugin what was seen of the devices that it handed out: see `handover.seen_free`.
 
 Takes an observation, in which the ledger was read before every witness; an Allocate that came later has another time,
 and is not marked. Must run before anything is destroyed on the same observation, and never mark what is not free by all
-witnesses: the plugin lists a marked device to a kubelet that may have forgotten its holder.
+witnesses: the plugin lists a marked device to a kubelet that may have forgotten its holder. What it says of a pod that
+alone has a device stays: the next holder is another pod.
 """
 
 import logging
@@ -10,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from kube.change_log import ChangeLog
 from nodeagent.handover.config import PluginFiles
-from nodeagent.handover.seen_free import read_seen_free, write_seen_free
+from nodeagent.handover.seen_free import SeenFree, read_seen_free, write_seen_free
 from nodeagent.observation import Observation
 
 log = logging.getLogger(__name__)
@@ -24,15 +25,16 @@ class FreeMarks:
         """Call it once a pass. What cannot be written now is tried again by the next one."""
         latest = {entry.id: entry.at for entry in observation.handed_out}
         before = read_seen_free(self._files)  # not from memory: without its file the plugin has no marks
-        marks = {i: at for i, at in latest.items() if before.get(i) == at}
+        marks = {i: at for i, at in latest.items() if before.allocations.get(i) == at}
         free = _free(observation, latest.keys() - marks.keys())
         if free and observation.kept:
             # A process may have come since the earlier reading.
             free = _free(afresh(observation), free)
         marks.update({i: latest[i] for i in free})
-        if marks != before:
+        alone = {i: uid for i, uid in (before.alone or {}).items() if i in latest} | dict(observation.usage.alone)
+        if SeenFree(allocations=marks, alone=alone) != before:
             try:
-                write_seen_free(self._files, marks)
+                write_seen_free(self._files, marks, alone)
             except OSError as error:
                 self._change_log.warn(f"what was seen free cannot be marked: {error}")
                 return

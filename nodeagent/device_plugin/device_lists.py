@@ -90,12 +90,6 @@ class DeviceLists:
         with self._condition:
             return tuple(sorted(self._listings))
 
-    def needs_pre_start(self, resource: str) -> bool:
-        """Whether a daemon must be up, or a process gone, before a container of this resource starts."""
-        with self._condition:
-            mine = [device for device in self._config.devices if device.resource == resource]
-            return any(d.kind is DeviceKind.MPS or d.id in self._config.occupied for d in mine)
-
     def occupied(self, ids: Iterable[str]) -> tuple[str, ...]:
         """Those of which a process of an earlier holder is left."""
         with self._condition:

@@ -1,13 +1,18 @@
-"""Finds devices that a pod may hold of which the kubelet has no record: they are Unhealthy from the first list on.
+"""Finds devices that an earlier pod may hold: no pod gets them, or no container starts with them yet.
 
+Of some the kubelet has no record: they are Unhealthy from the first list on.
 A kubelet that lost its checkpoint takes every device for free, and may give a held one away before any agent has
 noticed, or runs. In doubt is what the ledger handed out in this boot, the checkpoint does not show, and the agent has
 not marked as seen free since. Judged for each kubelet, or process of ours, before the first registration, and again
 once the kubelet has written its checkpoint, which it may have refused to read; from then on doubts only end, for the
 kubelet forgets ended pods. Must never doubt anything else: with whole records a restart changes nothing on offer.
+
+Others the kubelet gave to a further pod before the agent had seen them free: a container starts with such a one when
+the agent has marked its pod as the only one that has it.
 """
 
 import json
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from nodeagent.device_plugin.ledger import Ledger
@@ -34,20 +39,34 @@ class Doubts:
         elif written:
             self._inherited = None
         if new or written:
-            self._ids = self.unmarked() - self._shown()
+            self._ids = self.unmarked() - self._pods().keys()
         elif self._ids:
-            self._ids &= self.unmarked() - self._shown()
+            self._ids &= self.unmarked() - self._pods().keys()
         return self._ids
+
+    def shared(self, ids: Collection[str]) -> str:
+        """The first one that an earlier pod may still have, by what the agent says; from any thread."""
+        again = sorted(entry.id for entry in self._ledger.of_this_boot() if entry.again and entry.id in ids)
+        if not again or (alone := read_seen_free(self._files).alone) is None:
+            return ""
+        pods = self._pods()
+        return next((i for i in again if pods.get(i) != {alone.get(i)}), "")
 
     def unmarked(self) -> frozenset[str]:
         """What was handed out in this boot, and not seen free since. From any thread."""
-        marks = read_seen_free(self._files)
+        marks = read_seen_free(self._files).allocations
         return frozenset(entry.id for entry in self._ledger.of_this_boot() if marks.get(entry.id) != entry.at)
 
-    def _shown(self) -> set[str]:
-        """Nothing, where it is not there or cannot be read: the kubelet goes on without it then."""
+    def _pods(self) -> Mapping[str, set[str]]:
+        """UIDs by the id of a device, as the checkpoint has them.
+
+        Nothing, where it is not there or cannot be read: the kubelet goes on without it then.
+        """
+        found: dict[str, set[str]] = {}
         try:
-            rows = json.loads(self._checkpoint.read_text(encoding="utf-8"))["Data"]["PodDeviceEntries"] or ()
-            return {str(i) for row in rows for ids in (row["DeviceIDs"] or {}).values() for i in ids or ()}
+            for row in json.loads(self._checkpoint.read_text(encoding="utf-8"))["Data"]["PodDeviceEntries"] or ():
+                for i in (i for ids in (row["DeviceIDs"] or {}).values() for i in ids or ()):
+                    found.setdefault(str(i), set()).add(str(row["PodUID"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return set()
+            return {}
+        return found

@@ -35,11 +35,14 @@ class Ledger:
         # A record that was begun again differs from an earlier one by its name, one that was put back by the count.
         self._mark = LedgerMark(book or uuid.uuid4().hex, writes)
 
-    def record(self, resource: str, ids: Collection[str]) -> None:
-        """Raises OSError where it cannot be written; then nothing may be handed out."""
-        now = self._clock()
+    def record(self, resource: str, ids: Collection[str], unmarked: Collection[str] = ()) -> None:
+        """Raises OSError where it cannot be written; then nothing may be handed out.
+
+        `unmarked` are the ids that may still have an earlier holder.
+        """
+        now, boot = self._clock(), self._boot_id
         with self._lock:
-            new = {i: Allocation(id=i, resource=resource, at=now, boot_id=self._boot_id) for i in ids}
+            new = {i: Allocation(id=i, resource=resource, at=now, boot_id=boot, again=i in unmarked) for i in ids}
             self._write({**self._latest, **new})
 
     def probe(self) -> None:

@@ -188,8 +188,7 @@ class Registrar:
                 self._register(link, socket)
             return timing.verify_pause_seconds
         outdated = socket is not None and link.kubelet is not None and socket != link.kubelet
-        unaware = server.announced_pre_start is False and self._lists.needs_pre_start(server.resource)
-        if len(streams) > 1 or outdated or unaware:
+        if len(streams) > 1 or outdated:
             server.end_streams()
             return timing.rest_seconds
         if link.verify_at is None:

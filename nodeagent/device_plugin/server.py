@@ -2,8 +2,7 @@
 
 Takes the kubelet's calls, returns lists, answers and refusals. Allocate writes the ledger and answers at once, because
 it blocks the kubelet's only sync loop; PreStartContainer, which the kubelet retries, refuses while no MPS daemon is
-there, or while a process of an earlier holder is. Tracks its own streams, because the kubelet never opens one again by
-itself.
+there, or while an earlier holder may be. Tracks its own streams, because the kubelet never opens one again by itself.
 """
 # ruff: noqa: N802, ARG002 - the protocol's method names and signatures
 
@@ -23,6 +22,7 @@ from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api.paths import HEALTHY, MAX_SOCKET_PATH_BYTES, UNHEALTHY, unix_target
 from nodeagent.device_plugin.allocate import container_answer, preferred
 from nodeagent.device_plugin.device_lists import DeviceLists, Listing, RefusedAllocate
+from nodeagent.device_plugin.doubts import Doubts
 from nodeagent.device_plugin.known_daemons import KnownDaemons
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.handover.config import Device, DeviceKind
@@ -30,6 +30,8 @@ from nodeagent.handover.config import Device, DeviceKind
 log = logging.getLogger(__name__)
 
 WORKERS = 32  # of one socket; a stream holds one for as long as it is open
+MAX_WAITING = 16  # of them, in PreStartContainer: an Allocate must always find one
+WAITING_POLL_SECONDS = 0.1
 UNSENT = -1
 SERIAL_HEX_DIGITS = 8
 
@@ -58,17 +60,19 @@ class ResourceServer(rpc.DevicePluginServicer):
         *,
         lists: DeviceLists,
         ledger: Ledger,
-        recorded: Callable[[], Collection[str]],
+        doubts: Doubts,
         daemons: KnownDaemons,
         mps_root: Path,
         read_only_pipes: bool,
+        patience_seconds: float,
         on_change: Callable[[], None],
     ) -> None:
+        """`patience_seconds`: for the agent, while the kubelet waits for the answer of a PreStartContainer."""
         self.resource = resource
         self.last_ended = float("-inf")  # monotonic, of the latest stream
-        self.announced_pre_start: bool | None = None  # what the kubelet knows from its last registration
         self._lists, self._ledger, self._daemons, self._mps_root = lists, ledger, daemons, mps_root
-        self._on_change, self._read_only_pipes, self._recorded = on_change, read_only_pipes, recorded
+        self._on_change, self._read_only_pipes, self._doubts = on_change, read_only_pipes, doubts
+        self._patience_seconds, self._waiting = patience_seconds, threading.BoundedSemaphore(MAX_WAITING)
         self._lock = threading.Lock()
         self._streams: list[Stream] = []
 
@@ -87,10 +91,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         self._lists.wake()
 
     def GetDevicePluginOptions(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.DevicePluginOptions:
-        self.announced_pre_start = self._lists.needs_pre_start(self.resource)
-        return pb.DevicePluginOptions(
-            pre_start_required=self.announced_pre_start, get_preferred_allocation_available=True
-        )
+        return pb.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
 
     def ListAndWatch(self, request: pb.Empty, context: grpc.ServicerContext) -> Iterator[pb.ListAndWatchResponse]:
         stream = Stream()
@@ -114,7 +115,9 @@ class ResourceServer(rpc.DevicePluginServicer):
             available, required = list(container.available_deviceIDs), list(container.must_include_deviceIDs)
             devices = {id_: self._lists.advertised(id_) for id_ in {*available, *required}}
             gpu_of = {id_: device.gpu for id_, device in devices.items() if device is not None}
-            recorded = self._recorded() if gpu_of else ()  # reads the disk, which the liveness probe must not need
+            recorded = (
+                self._doubts.unmarked() if gpu_of else ()
+            )  # reads the disk, which the liveness probe must not need
             chosen = preferred(available, required, container.allocation_size, gpu_of, recorded)
             answer.container_responses.append(pb.ContainerPreferredAllocationResponse(deviceIDs=chosen))
         return answer
@@ -150,6 +153,12 @@ class ResourceServer(rpc.DevicePluginServicer):
                 grpc.StatusCode.UNAVAILABLE,
                 f"a process of a pod that was deleted by force still has {occupied[0]}. This is tried again.",
             )
+        if shared := self._shared(request.devices_ids, context):
+            context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                f"an earlier pod may still use {shared}: gpuplan's node agent has not seen its end yet. This is tried "
+                "again.",
+            )
         devices = [self._lists.device(id_) for id_ in request.devices_ids]
         gpus = {device.gpu for device in devices if device is not None and device.kind is DeviceKind.MPS}
         for gpu in sorted(gpus):
@@ -157,9 +166,22 @@ class ResourceServer(rpc.DevicePluginServicer):
                 context.abort(grpc.StatusCode.UNAVAILABLE, f"MPS on {gpu} is not ready: {reason}. This is tried again.")
         return pb.PreStartContainerResponse()
 
+    def _shared(self, ids: Collection[str], context: grpc.ServicerContext) -> str:
+        """The first one that an earlier pod may still have when the agent has had a moment to look."""
+        until = time.monotonic() + self._patience_seconds
+        shared = self._doubts.shared(ids)
+        if shared and self._waiting.acquire(blocking=False):
+            try:
+                while shared and context.is_active() and time.monotonic() < until:
+                    time.sleep(WAITING_POLL_SECONDS)
+                    shared = self._doubts.shared(ids)
+            finally:
+                self._waiting.release()
+        return shared
+
     def _record(self, ids: list[str], context: grpc.ServicerContext) -> None:
         try:
-            self._ledger.record(self.resource, ids)
+            self._ledger.record(self.resource, ids, self._doubts.unmarked())
         except OSError as error:
             log.error("Allocate refused, the ledger cannot be written: %s", error)
             self._lists.close(closed=True)  # its pod is lost; the next one must not come

@@ -46,6 +46,7 @@ class ServiceTiming:
     failed_seconds: float = 5.0
     probe_seconds: float = 1.0  # of a ledger that cannot be written
     supervisor_patience_seconds: float = PATIENCE_SECONDS
+    agent_patience_seconds: float = 5.0  # the kubelet's own pauses between two tries grow from 1 to 27 s
     registration: RegistrationTiming = field(default_factory=RegistrationTiming)
 
 
@@ -170,10 +171,11 @@ class PluginService:
                     resource,
                     lists=self._lists,
                     ledger=self._ledger,
-                    recorded=self._doubts.unmarked,
+                    doubts=self._doubts,
                     daemons=self._daemons,
                     mps_root=self._mps_root,
                     read_only_pipes=self._read_only_pipes,
+                    patience_seconds=self._timing.agent_patience_seconds,
                     on_change=self._something_changed,
                 )
                 self._endpoints[resource] = Endpoint(server, self._paths.plugin_dir)

@@ -1,11 +1,14 @@
-"""The agent's marks on Allocates whose device it has seen free since: `seen_free.json`, alongside the plugin's ledger.
+"""What the agent says of the plugin's Allocates: `seen_free.json`, alongside the plugin's ledger.
 
-Written by the agent alone, by device id with the time that the ledger has: a later Allocate of the same id is another
-one, and has no mark. A file that cannot be read has no marks. Decides nothing.
+Which devices were seen free since they were handed out, by device id with the time that the ledger has: a later
+Allocate of the same id is another one, and has no mark. And which pod alone has a device that was handed out again
+before it was seen free, by device id with the UID that the kubelet has. Written by the agent alone. A file that cannot
+be read says nothing. Decides nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import TypeAdapter, with_config
@@ -16,18 +19,24 @@ from nodeagent.handover.files import WIRE, read_json, write_json
 
 @with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _SeenFreeFile:
-    allocations: Mapping[str, float]
-    version: Literal[1]
+class SeenFree:
+    """The file. Times are epoch seconds."""
+
+    allocations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    alone: Mapping[str, str] | None = None
+    """None: an agent that does not say it."""
+    version: Literal[1] = 1
 
 
-_SEEN_FREE = TypeAdapter(_SeenFreeFile)
+_SEEN_FREE = TypeAdapter(SeenFree)
 
 
-def write_seen_free(files: PluginFiles, marks: Mapping[str, float]) -> None:
-    write_json(files.seen_free, _SEEN_FREE, _SeenFreeFile(allocations=dict(sorted(marks.items())), version=1))
+def write_seen_free(files: PluginFiles, allocations: Mapping[str, float], alone: Mapping[str, str]) -> None:
+    """Raises OSError."""
+    body = SeenFree(allocations=dict(sorted(allocations.items())), alone=dict(sorted(alone.items())))
+    write_json(files.seen_free, _SEEN_FREE, body)
 
 
-def read_seen_free(files: PluginFiles) -> Mapping[str, float]:
+def read_seen_free(files: PluginFiles) -> SeenFree:
     found = read_json(files.seen_free, _SEEN_FREE)
-    return found.allocations if isinstance(found, _SeenFreeFile) else {}
+    return found if isinstance(found, SeenFree) else SeenFree()

@@ -8,7 +8,7 @@ entries of pods that were not observed to end. Must be on disk before anything i
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -96,6 +96,8 @@ class Holdings:
         self._answered, self._ended = self._saved.answered, self._saved.ended
         self._forgotten = self._saved.forgotten
         self._mark = self._saved.ledger if self._saved.boot_id == boot_id else None
+        self._alone: dict[str, tuple[float, str]] = {}
+        """UID of the only pod that may have it, by id with the time of the Allocate."""
         self._settled: set[tuple[str, ...]] = set()
         """Losses that the witnesses have answered."""
         self.problem = ""
@@ -108,9 +110,14 @@ class Holdings:
         allocations: Iterable[Allocation],
         checkpoint: Iterable[CheckpointEntry],
         ends: Ends,
+        *,
+        believed: bool = True,
     ) -> Votes:
-        """Take in this pass's readings; return which witness claims which id. `pods` have ended as `ends` has it."""
-        entries = tuple(checkpoint)
+        """Take in this pass's readings; return which witness claims which id. `pods` have ended as `ends` has it.
+
+        `believed`: the records are whole, and the kubelet has had its time.
+        """
+        entries, allocations = tuple(checkpoint), tuple(allocations)
         # Until the pods were read, a pod that is missing has not vanished.
         if pods.synced:
             self._remember(pods, listed, ends)
@@ -142,7 +149,31 @@ class Holdings:
         self._ages.end_pass()
         self._save()
         left = strays.union(i for uid in ends.left for i in known.get(uid, ()))
-        return Votes(held=held, known=known, doubtful=doubtful, forgotten=self._forgotten, twice=twice, left=left)
+        again = {entry.id: entry.at for entry in allocations if entry.again}
+        self._alone = {i: (at, uid) for i, (at, uid) in self._alone.items() if again.get(i) == at}
+        if believed and pods.synced and not ends.strangers:
+            sure = again.keys() - self._alone.keys() - doubtful.keys() - left
+            self._alone.update({i: (again[i], uid) for i, uid in self._sole(sure, pods, known)})
+        return Votes(
+            held=held,
+            known=known,
+            doubtful=doubtful,
+            forgotten=self._forgotten,
+            twice=twice,
+            left=left,
+            alone={i: uid for i, (_, uid) in sorted(self._alone.items())},
+        )
+
+    def _sole(
+        self, ids: Iterable[str], pods: ObservedPods, known: Mapping[str, frozenset[str]]
+    ) -> Iterable[tuple[str, str]]:
+        """Each with the UID of the only pod that any record has with it, if that one lives."""
+        unknown = any(len(known.get(gone.uid, ())) < gone.requested or gone.hidden for gone in pods.vanished)
+        living = {pod.uid for pod in pods.pods if not pod.ended}
+        for i in () if unknown else sorted(ids):
+            uids = {uid for uid, found in known.items() if i in found}.difference(self._ended)
+            if len(uids) == 1 and uids <= living:
+                yield i, uids.pop()
 
     def _twice(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> Twice:
         """By memory and checkpoint: a List names no UIDs, and shows a forgotten holder without its devices."""
@@ -181,7 +212,8 @@ class Holdings:
 
     def doubts(self, allocations: Iterable[Allocation], ledger: Path, mark: LedgerMark) -> bool:
         """Whether a pod that nothing knows would matter."""
-        unanswered = any(self._answered.get(entry.id) != entry.at for entry in allocations)
+        entries = tuple(allocations)
+        unanswered = any(self._answered.get(e.id) != e.at or (e.again and e.id not in self._alone) for e in entries)
         return unanswered or bool(self._dropped) or bool(self._losses(ledger, mark))
 
     def lost(self, ledger: Path, mark: LedgerMark, ends: Ends) -> str:

@@ -101,7 +101,7 @@ class Witnesses:
         book.end(ends.ended)
         pods = book.observed()
         lost = "" if too_early else self._holdings.lost(lost_ledger, mark, ends)
-        votes = self._holdings.votes(pods, listed, handed_out, checkpoint, ends)
+        votes = self._holdings.votes(pods, listed, handed_out, checkpoint, ends, believed=not (too_early or lost))
         return Witnessed(
             allocatable=allocatable,
             pods=pods,

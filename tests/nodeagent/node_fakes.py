@@ -90,15 +90,22 @@ class PluginMemory:
 
     def unmarked(self) -> frozenset[str]:
         """What the agent has not seen free since its Allocate."""
-        marks = read_seen_free(self.files)
+        marks = read_seen_free(self.files).allocations
         return frozenset(i for i, entry in self.allocations.items() if marks.get(i) != entry.at)
 
     def allocate(self, device_id: str, resource: str, at: float) -> bool:
         if device_id not in self.advertised().get(resource, ()):
             return False
-        self.allocations[device_id] = Allocation(id=device_id, resource=resource, at=at, boot_id=self.boot)
+        again = device_id in self.unmarked()
+        self.allocations[device_id] = Allocation(id=device_id, resource=resource, at=at, boot_id=self.boot, again=again)
         write_ledger(self.files, self.allocations.values())
         return True
+
+    def starts(self, device_id: str, pod_uid: str) -> bool:
+        """The answer of PreStartContainer, for the pod that the kubelet's checkpoint has."""
+        entry, alone = self.allocations.get(device_id), read_seen_free(self.files).alone
+        waits = entry is not None and entry.again and alone is not None and alone.get(device_id) != pod_uid
+        return device_id not in self.config.occupied and not waits
 
 
 class KubeletMemory:

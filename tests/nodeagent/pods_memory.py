@@ -42,6 +42,8 @@ class PodsMemory:
         self.pods: dict[tuple[str, str], Raw] = {}
         self.running: dict[tuple[str, str], tuple[str, ...]] = {}
         """Truth: devices of containers that run, whatever API and kubelet show."""
+        self.waiting: dict[tuple[str, str], tuple[str, ...]] = {}
+        """Pods that were admitted, and that PreStartContainer keeps from starting."""
         self.bound = 0
         self._pids: dict[tuple[str, str], int] = {}
         self.tree = ProcTree(machine.with_name("proc"))
@@ -50,7 +52,7 @@ class PodsMemory:
         """Process of each container, by UID of its pod."""
 
     def pod(self, resource: str, name: str = "", count: int = 1, *, device: str = "") -> tuple[str, str]:
-        """Bind a pod, let the kubelet admit it, and start its container; the chosen id is the first that fits."""
+        """Bind a pod, let the kubelet admit it, and start its container if it may; the id is the first that fits."""
         self.bound += 1
         key = ("default", name or f"p{self.bound}")
         self.pods[key] = pod_json(key, resource, count, uid=uid_of(self.bound))
@@ -64,14 +66,33 @@ class PodsMemory:
             self.pods[key]["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message}
             return key
         self.kubelet.held[key] = {"main": {resource: ids}}
-        self.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(self.bound), ids=ids),)
+        # What it gives away it has dropped from its record.
+        others = tuple(entry for entry in self.kubelet.entries if not set(entry.ids).intersection(ids))
+        self.kubelet.entries = (*others, CheckpointEntry(pod_uid=uid_of(self.bound), ids=ids))
+        self.pods[key]["status"] = {**started("Pending"), "containerStatuses": [{"state": {"waiting": {}}}]}
+        self.waiting[key] = ids
+        self.start_waiting()
+        return key
+
+    def start_waiting(self) -> None:
+        """The kubelet tries those again that wait; that two containers have one device fails the test."""
+        for key, ids in tuple(self.waiting.items()):
+            if key not in self.pods or key not in self.kubelet.known:
+                del self.waiting[key]
+            elif all(self.plugin.starts(i, self.pods[key]["metadata"]["uid"]) for i in ids):
+                both = sorted(other for other, found in self.running.items() if set(found).intersection(ids))
+                assert not both, f"{key} starts with {ids}, which {both} use"
+                self.start_container(key)
+
+    def start_container(self, key: tuple[str, str]) -> None:
+        """Start a container that waits, whatever PreStartContainer says."""
+        uid, ids = self.pods[key]["metadata"]["uid"], self.waiting.pop(key)
         self.pods[key]["status"] = started()
-        self.running[key] = RunningIds.of(uid_of(self.bound), ids)
-        self._pids[key] = 1000 + self.bound
+        self.running[key] = RunningIds.of(uid, ids)
+        self._pids[key] = 1000 + int(uid[-12:])
         for device_id in ids:
             if "::" not in device_id:
                 processes.attach(self.machine, device_id, self._pids[key], 1)
-        return key
 
     def recreate(self, key: tuple[str, str]) -> tuple[str, str]:
         """Force deletion, and at once a pod of the same name with another device, while the first one's container runs.

@@ -154,9 +154,11 @@ class WatchedHoldings(Holdings):
         allocations: Iterable[Allocation],
         checkpoint: Iterable[CheckpointEntry],
         ends: Ends,
+        *,
+        believed: bool = True,
     ) -> Votes:
         before = self._file.read_bytes() if self._file.exists() else b""
-        votes = super().votes(pods, listed, allocations, checkpoint, ends)
+        votes = super().votes(pods, listed, allocations, checkpoint, ends, believed=believed)
         if self._file.exists() and self._file.read_bytes() != before:
             self._effect("holdings.json")
         return votes

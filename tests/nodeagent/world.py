@@ -189,6 +189,7 @@ class World(ApiMemory, PodsMemory):
     def step(self, seconds: float = 0.5) -> None:
         self.plugin.step()
         self.kubelet.step()
+        self.start_waiting()
         if self.node_ticks:
             self.tick()
         self.clock.now += seconds

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kube import apply
+from nodeagent.handover.config import PluginConfig, read_config
 from partitioning.resources import mig_resource
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, mig_item
 from tests.e2e.kubelet.pod_processes import PodProcesses
@@ -60,13 +61,19 @@ def for_a_while(seconds: float, check: Callable[[], None]) -> None:
         time.sleep(0.2)
 
 
+def config(node: GpuNode) -> PluginConfig:
+    found = read_config(node.files)
+    assert isinstance(found, PluginConfig)
+    return found
+
+
 def test_a_process_that_outlives_a_forced_deletion_keeps_its_slice(node: GpuNode, processes: PodProcesses) -> None:
     """The kubelet calls the device free at once. No grace period or slack lasts as long as the process."""
     first = node.create_pod("first", HALF, unkillable_seconds="inf")
     held, uid = node.visible(first), first["metadata"]["uid"]
     eventually(lambda: processes.of(uid), "its process runs")
     apply.delete(node.cluster.admin, f"{PODS}/first", grace_seconds=0)
-    eventually(lambda: node.offered(HALF) == (), "it is not on offer any more", SECONDS)
+    eventually(lambda: config(node).occupied == (held,), "it is not on offer any more", SECONDS)
     second = node.create_pod("second", HALF, bound=True)
     node.write_plan(WITHOUT_HALF)
 
@@ -110,6 +117,22 @@ def test_a_pod_that_got_the_slice_of_a_living_process_waits_for_its_end(node: Gp
     third = node.create_pod("third", HALF) if node.phase(second) == "Failed" else second
     eventually(lambda: node.containers(third) == [("running", held)], "the next pod runs", MINUTE)
     print(f"the next pod runs {time.monotonic() - began:.0f} s after the end of the process")
+
+
+@pytest.mark.parametrize("end", ["finishes", "is deleted"])
+def test_the_next_pod_waits_for_no_pod_that_has_ended(node: GpuNode, end: str) -> None:
+    first = node.create_pod("first", HALF, runs_seconds=2.0 if end == "finishes" else None, exit_code="0")
+    held = node.visible(first)
+    if end == "finishes":
+        eventually(lambda: node.phase(first) == "Succeeded", "the first one has finished", SECONDS)
+    else:
+        apply.delete(node.cluster.admin, f"{PODS}/first")
+        names = lambda: {pod["metadata"]["name"] for pod in apply.get(node.cluster.admin, PODS)["items"]}  # noqa: E731
+        eventually(lambda: "first" not in names(), "the first one is gone", SECONDS)
+    began = time.monotonic()
+    second = node.create_pod("second", HALF, bound=True)
+    eventually(lambda: node.containers(second) == [("running", held)], "the next one runs", MINUTE)
+    print(f"the first one {end}: the next pod runs {time.monotonic() - began:.1f} s after its creation")
 
 
 @pytest.mark.parametrize("checkpoint", ["kept", "lost"])

@@ -102,7 +102,7 @@ def test_a_kubelet_without_its_checkpoint_gives_no_held_slice_away(
     given = ledger(node)
     free = set(node.offered(SMALL)) - {held}
     eventually(
-        lambda: all(read_seen_free(node.files).get(i) == given[i].at for i in free & given.keys()),
+        lambda: all(read_seen_free(node.files).allocations.get(i) == given[i].at for i in free & given.keys()),
         "what an earlier pod had is marked as seen free",
         SECONDS,
     )

@@ -109,7 +109,7 @@ class Life:
         ledger = read_ledger(self.files)
         assert isinstance(ledger, tuple)
         held = set(self.held.values())
-        write_seen_free(self.files, {entry.id: entry.at for entry in ledger if entry.id not in held})
+        write_seen_free(self.files, {entry.id: entry.at for entry in ledger if entry.id not in held}, {})
 
     def check(self) -> None:
         """The kubelet has the list, some pods end, others come, and all records agree."""

@@ -74,7 +74,7 @@ def test_a_held_id_is_in_no_list_of_a_kubelet_that_lost_its_checkpoint(
     assert kubelet.held() == {"MIG-1"}
     eventually(lambda: "has no record of who got" in messages(node.loaded()), "the problem in loaded.json")
 
-    write_seen_free(node.files, {"MIG-0": ledger(node)["MIG-0"]})
+    write_seen_free(node.files, {"MIG-0": ledger(node)["MIG-0"]}, {})
     eventually(lambda: kubelet.healthy(MIG) == BOTH, "offered again once it was seen free")
     eventually(lambda: not messages(node.loaded()), "no problem")
 
@@ -102,7 +102,7 @@ def test_with_whole_records_a_restart_changes_nothing_on_offer(
     kubelet.allocate(MIG, ids={"MIG-0"})
     if ended:
         kubelet.end_pods()
-        write_seen_free(node.files, ledger(node))
+        write_seen_free(node.files, ledger(node), {})
         kubelet.allocate(MIG, ids={"MIG-1"})  # writes the checkpoint
     if restarts != "plugin":
         kubelet.stop()
@@ -120,7 +120,7 @@ def test_with_whole_records_a_restart_changes_nothing_on_offer(
 
 
 def test_a_mark_of_an_earlier_allocate_proves_nothing(node: PluginNode, kubelet: FakeKubelet, holder: str) -> None:
-    write_seen_free(node.files, {holder: ledger(node)[holder] - 1})
+    write_seen_free(node.files, {holder: ledger(node)[holder] - 1}, {})
     kubelet.stop()
     kubelet.paths.checkpoint.unlink()
     kubelet.start()

@@ -348,7 +348,6 @@ def test_a_registration_is_verified_for_as_long_as_it_lives_and_made_again_after
         while now < end:
             now += max(registrar._tend(link, None, read_ids, now), 0.01)
 
-    server.announced_pre_start = None  # type: ignore[attr-defined]
     live(3600)
     assert max(later - earlier for earlier, later in itertools.pairwise(read_at)) <= 31
     shown = frozenset()

@@ -165,13 +165,10 @@ def test_no_container_starts_with_what_a_process_of_an_earlier_pod_still_has(
     start_plugin()
     config = PluginConfig.of([mig(0), mig(1)], unhealthy=["MIG-0"])
     node.load(config)
-    assert not kubelet.resources[MIG].newest.options.pre_start_required
+    kubelet.pre_start(MIG, "MIG-0", "MIG-1")
 
     write_config(node.files, replace(config, occupied=("MIG-0",)))
-    eventually(
-        lambda: kubelet.resources[MIG].newest.options.pre_start_required,
-        "a registration that requires PreStartContainer",
-    )
+    eventually(lambda: not _starts(kubelet, "MIG-0"), "no start with a device that a process still has")
     with pytest.raises(grpc.RpcError, match=r"still has MIG-0\. This is tried again\.") as refused:
         kubelet.pre_start(MIG, "MIG-0", "MIG-1")
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE

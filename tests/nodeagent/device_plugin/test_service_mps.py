@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 
 import grpc
 import pytest
@@ -13,7 +12,7 @@ from nodeagent.handover.mps_state import MpsState, read_mps
 from sandbox.mps import clients
 from tests import mps as daemons
 from tests.nodeagent.device_plugin.conftest import PluginNode, Start, StartMps
-from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C, SLICE, WHOLE, messages, mig, mps, whole
+from tests.nodeagent.device_plugin.devices import GPU_A, GPU_B, GPU_C, SLICE, messages, mig, mps
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
 
@@ -166,23 +165,6 @@ def test_neither_an_end_of_the_plugin_nor_of_the_supervisor_costs_a_client_its_d
     assert daemons.connected(node.pipe(GPU_A)) == [77]
     eventually(lambda: [daemon.ready for daemon in supervised(node).daemons] == [True], "a daemon that answers")
     assert supervised(node).daemons[0].alarms == 0
-
-
-def test_a_resource_that_turns_to_mps_is_registered_again(
-    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
-) -> None:
-    start_plugin()
-    start_mps()
-    node.load(PluginConfig.of([whole(GPU_A)]))
-    assert not kubelet.resources[WHOLE].newest.options.pre_start_required
-    shared = replace(mps(0, GPU_A), resource=WHOLE)
-    write_config(node.files, PluginConfig.of([shared]))
-    eventually(
-        lambda: kubelet.resources[WHOLE].newest.options.pre_start_required,
-        "a registration that requires PreStartContainer",
-    )
-    eventually(lambda: kubelet.healthy(WHOLE) == {shared.id}, "the shared device at the kubelet")
-    assert kubelet.overlaps == []
 
 
 def test_a_missing_mps_command_is_reported(

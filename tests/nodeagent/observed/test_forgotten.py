@@ -46,9 +46,10 @@ def test_a_device_that_two_pods_hold_is_stalled_and_each_hears_of_itself_only(wo
     lose_record(world, first)
     (device,) = world.running[first]
     second = world.pod(THREE, "theirs", device=device)  # before the agent has noticed
-    assert world.running[second] == (device,)
+    assert world.waiting[second] == (device,)
 
     world.settle(20)
+    assert second in world.waiting
     assert world.metrics.registry.get_sample_value("gpuplan_agent_devices_held_twice") == 1.0
     assert "HeldTwice" not in [world.condition(kind)["reason"] for kind in ("Ready", "Stalled")]
     for _ in range(60):
@@ -63,6 +64,7 @@ def test_a_device_that_two_pods_hold_is_stalled_and_each_hears_of_itself_only(wo
 
     world.finish(second)
     world.settle()
+    assert world.running == {first: (device,)}
     assert world.metrics.registry.get_sample_value("gpuplan_agent_devices_held_twice") == 0.0
     assert world.condition("Stalled")["reason"] != "HeldTwice"
 

@@ -132,6 +132,7 @@ def test_an_allocate_to_a_pod_that_was_never_observed_is_not_its_earlier_holders
     world.pods_late = True
     world.finish(first)
     second = world.pod(THREE, device=device)
+    world.start_container(second)  # by a device plugin that does not wait for the agent
     world.run()
     world.running["default", "runs on"] = world.running.pop(second)
     world.force_delete(second, seen_by_driver=False)

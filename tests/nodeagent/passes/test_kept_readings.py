@@ -57,8 +57,8 @@ def test_none_says_that_a_device_is_free_again(settled: World) -> None:
     settled.finish(key)
 
     passes(settled, 5)
-    assert device not in read_seen_free(settled.state.plugin)
+    assert device not in read_seen_free(settled.state.plugin).allocations
 
     processes.detach(settled.machine, 4242)
     passes(settled, 70)
-    assert device in read_seen_free(settled.state.plugin)
+    assert device in read_seen_free(settled.state.plugin).allocations

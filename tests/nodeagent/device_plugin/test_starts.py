@@ -1,0 +1,150 @@
+"""A container starts with a device that was handed out again when the agent has said whose it is, and not before."""
+
+import threading
+
+import grpc
+import pytest
+
+from nodeagent.handover.config import PluginConfig, read_ledger, write_config
+from nodeagent.handover.seen_free import write_seen_free
+from tests.nodeagent.device_plugin.conftest import PluginNode, Start
+from tests.nodeagent.device_plugin.devices import MIG, SLICE, mig, mps
+from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+TWO = PluginConfig.of([mig(0), mig(1)])
+
+
+def starts(kubelet: FakeKubelet, *ids: str) -> bool:
+    try:
+        kubelet.pre_start(MIG, *ids)
+    except grpc.RpcError as error:
+        refused = (error.code(), "an earlier pod may still use MIG-0" in str(error.details()))
+    else:
+        return True
+    assert refused == (grpc.StatusCode.UNAVAILABLE, True)
+    return False
+
+
+def again(kubelet: FakeKubelet) -> str:
+    """Force deletion, and the device to another pod; returns the UID of that one."""
+    kubelet.rows.clear()
+    kubelet.allocate(MIG, ids={"MIG-0"})
+    uid = kubelet.rows[-1]["PodUID"] = "second"
+    kubelet._save()
+    return uid
+
+
+@pytest.fixture
+def agent(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    """It says whose devices are, and has seen nothing free yet; one device is held."""
+    write_seen_free(node.files, {}, {})
+    start_plugin(agent_patience_seconds=0)
+    node.load(TWO)
+    kubelet.allocate(MIG, ids={"MIG-0"})
+
+
+@pytest.mark.usefixtures("agent")
+def test_what_is_handed_out_for_the_first_time_needs_no_agent(kubelet: FakeKubelet) -> None:
+    assert starts(kubelet, "MIG-0")
+    kubelet.allocate(MIG, ids={"MIG-1"})
+    assert starts(kubelet, "MIG-1")
+
+
+@pytest.mark.usefixtures("agent")
+def test_what_was_handed_out_again_waits_for_the_name_of_its_pod(node: PluginNode, kubelet: FakeKubelet) -> None:
+    uid = again(kubelet)
+    assert not starts(kubelet, "MIG-0", "MIG-1")
+    write_seen_free(node.files, {}, {"MIG-0": "uid-0"})
+    assert not starts(kubelet, "MIG-0")
+    write_seen_free(node.files, {}, {"MIG-0": uid})
+    assert starts(kubelet, "MIG-0")
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_plugin_that_was_started_again_waits_as_well(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    again(kubelet)
+    start_plugin(agent_patience_seconds=0)
+    assert not starts(kubelet, "MIG-0")
+
+
+@pytest.mark.usefixtures("agent")
+@pytest.mark.parametrize("said", ["seen free", "nothing, by an earlier version"])
+def test_nothing_is_waited_for(node: PluginNode, kubelet: FakeKubelet, said: str) -> None:
+    ledger = read_ledger(node.files)
+    assert isinstance(ledger, tuple)
+    if said == "seen free":
+        write_seen_free(node.files, {entry.id: entry.at for entry in ledger}, {})
+    again(kubelet)
+    if said != "seen free":
+        node.files.seen_free.write_text('{"allocations": {}, "version": 1}')
+    assert starts(kubelet, "MIG-0")
+
+
+@pytest.mark.usefixtures("agent")
+def test_two_pods_in_the_checkpoint_are_one_too_many(node: PluginNode, kubelet: FakeKubelet) -> None:
+    uid = again(kubelet)
+    write_seen_free(node.files, {}, {"MIG-0": uid})
+    kubelet.rows.append({**kubelet.rows[-1], "PodUID": "first"})
+    kubelet._save()
+    assert not starts(kubelet, "MIG-0")
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_checkpoint_that_cannot_be_read_names_nobody(node: PluginNode, kubelet: FakeKubelet) -> None:
+    write_seen_free(node.files, {}, {"MIG-0": again(kubelet)})
+    kubelet.paths.checkpoint.write_text("{")
+    assert not starts(kubelet, "MIG-0")
+
+
+def test_the_answer_comes_within_the_call_where_the_agent_is_quick(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    """The kubelet's own pauses grow to half a minute."""
+    write_seen_free(node.files, {}, {})
+    start_plugin(agent_patience_seconds=20)
+    node.load(TWO)
+    kubelet.allocate(MIG, ids={"MIG-0"})
+    uid = again(kubelet)
+    answers: list[bool] = []
+    call = threading.Thread(target=lambda: answers.append(starts(kubelet, "MIG-0")))
+    call.start()
+    assert not answers
+    write_seen_free(node.files, {}, {"MIG-0": uid})
+    call.join()
+    assert answers == [True]
+
+
+def test_calls_that_wait_leave_a_worker_for_an_allocate(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    write_seen_free(node.files, {}, {})
+    start_plugin(agent_patience_seconds=20)
+    node.load(TWO)
+    kubelet.allocate(MIG, ids={"MIG-0"})
+    uid = again(kubelet)
+    calls = [threading.Thread(target=lambda: starts(kubelet, "MIG-0")) for _ in range(40)]
+    for call in calls:
+        call.start()
+    kubelet.allocate(MIG, ids={"MIG-1"})
+    assert "MIG-1" in kubelet.held()
+    write_seen_free(node.files, {}, {"MIG-0": uid})
+    for call in calls:
+        call.join()
+
+
+def test_an_mps_slice_waits_too(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
+    write_seen_free(node.files, {}, {})
+    start_plugin(agent_patience_seconds=0)
+    write_config(node.files, PluginConfig.of([mps(0)]))
+    eventually(lambda: SLICE in kubelet.resources and kubelet.resources[SLICE].devices != {}, "the slice is listed")
+    device = mps(0).id
+    for _ in range(2):
+        kubelet.rows.clear()
+        kubelet.allocate(SLICE, ids={device})
+    with pytest.raises(grpc.RpcError, match=f"an earlier pod may still use {device}"):
+        kubelet.pre_start(SLICE, device)

@@ -67,6 +67,10 @@ def config(node: GpuNode) -> PluginConfig:
     return found
 
 
+def names(node: GpuNode) -> set[str]:
+    return {pod["metadata"]["name"] for pod in apply.get(node.cluster.admin, PODS)["items"]}
+
+
 def test_a_process_that_outlives_a_forced_deletion_keeps_its_slice(node: GpuNode, processes: PodProcesses) -> None:
     """The kubelet calls the device free at once. No grace period or slack lasts as long as the process."""
     first = node.create_pod("first", HALF, unkillable_seconds="inf")
@@ -127,8 +131,7 @@ def test_the_next_pod_waits_for_no_pod_that_has_ended(node: GpuNode, end: str) -
         eventually(lambda: node.phase(first) == "Succeeded", "the first one has finished", SECONDS)
     else:
         apply.delete(node.cluster.admin, f"{PODS}/first")
-        names = lambda: {pod["metadata"]["name"] for pod in apply.get(node.cluster.admin, PODS)["items"]}  # noqa: E731
-        eventually(lambda: "first" not in names(), "the first one is gone", SECONDS)
+        eventually(lambda: "first" not in names(node), "the first one is gone", SECONDS)
     began = time.monotonic()
     second = node.create_pod("second", HALF, bound=True)
     eventually(lambda: node.containers(second) == [("running", held)], "the next one runs", MINUTE)

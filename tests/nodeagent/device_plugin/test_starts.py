@@ -95,7 +95,7 @@ def test_two_pods_in_the_checkpoint_are_one_too_many(node: PluginNode, kubelet: 
 
 
 @pytest.mark.usefixtures("agent")
-def test_a_checkpoint_that_cannot_be_read_names_nobody(node: PluginNode, kubelet: FakeKubelet) -> None:
+def test_a_checkpoint_that_cannot_be_read_names_no_pod(node: PluginNode, kubelet: FakeKubelet) -> None:
     write_seen_free(node.files, {}, {"MIG-0": again(kubelet)})
     kubelet.paths.checkpoint.write_text("{")
     assert not starts(kubelet, "MIG-0")

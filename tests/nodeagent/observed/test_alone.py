@@ -16,7 +16,7 @@ def alone(world: World) -> dict[str, str]:
 
 @pytest.fixture
 def device(world: World) -> str:
-    """The agent has said something before: one of an earlier version does not, and nobody waits for it."""
+    """The agent has said something before: one of an earlier version does not, and no pod waits for it."""
     world.settle(3)
     return world.kubelet.devices[THREE][0]
 
@@ -126,7 +126,7 @@ def test_where_processes_cannot_be_seen_the_grace_period_has_to_do(world: World,
     assert world.running[second] == (device,)
 
 
-def test_the_record_of_a_finished_pod_that_nobody_saw_finish_is_no_holder_for_ever(world: World, device: str) -> None:
+def test_the_record_of_a_finished_pod_that_no_agent_saw_finish_is_no_holder_for_ever(world: World, device: str) -> None:
     holder = world.pod(THREE, device=device)
     world.settle(3)
     world.finish(holder)

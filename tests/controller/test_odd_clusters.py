@@ -1,31 +1,71 @@
-"""Odd pods that an API server takes end no pass, cost what they may, and take no place of an ordinary pod.
+"""Odd pods that an API server takes end no pass, cost what they may, and take no place that an ordinary pod would have.
 
 `python -m tests.controller.odd` plans ten thousand such clusters.
 """
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from tests.controller.odd import pods
-from tests.controller.odd.clusters import case, run
+from controller.model.scheduling import SchedulingContext
+from controller.planning import plan
+from tests.builders import objects
+from tests.builders.models import H100
+from tests.builders.objects import Json
+from tests.builders.views import pod_view
+from tests.controller.odd import hopeless, pods
+from tests.controller.odd.clusters import OPTIONS, case, run
+from tests.controller.planner.builders import cluster, mig, server
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 300, 25))
 def test_ordinary_pods_are_placed_as_without_the_odd_ones(first: int) -> None:
-    assert [problem for seed in range(first, first + 25) for problem in run(case(seed))[0]] == []
+    found = [run(case(seed)) for seed in range(first, first + 25)]
+
+    assert [problem for problems, _ in found for problem in problems] == []
+    assert sum(cost.fewer for _, cost in found) <= 1
 
 
 def test_every_kind_is_drawn_and_some_of_the_ordinary_pods_are_placed() -> None:
     cases = [case(seed) for seed in range(100)]
     drawn = Counter(pod.name for one in cases for pod in one.with_odd.pending)
 
-    assert len(pods.KINDS) >= 17
+    assert len(pods.KINDS) >= 22
     assert any(one.with_odd.pods for one in cases)
+    assert {one.roomy for one in cases} == {True, False}
+    assert 0 < sum(len(plan(one.without, OPTIONS).placed) < len(one.ordinary) for one in cases) < 50
     assert any(plan.name == "strange" for one in cases for plan in one.with_odd.plans)
     assert drawn["odd-0"] == 100
+    assert drawn["crowd-0"] > 0
+    assert {gate for one in cases for pod in one.with_odd.pending for gate in pod.scheduling_gates} > {
+        "example.com/closed"
+    }
+
+
+@pytest.mark.parametrize("reason", hopeless.REASONS, ids=lambda reason: reason.__name__)
+def test_a_pod_with_a_reason_never_runs_and_without_it_would(reason: hopeless.Reason) -> None:
+    names = ("n0", "n1")
+    servers = [server(name, mig(gpu_model=H100), labels={pods.HOST: name}, cpu=192_000) for name in names]
+    context = SchedulingContext(
+        namespaces={name: {} for name in (*pods.NAMESPACES, "good")},
+        claims=hopeless.CLAIMS,
+        volumes=hopeless.VOLUMES,
+        storage_classes={},
+    )
+    daemons = [pod_view(raw) for raw in hopeless.daemons(names)]
+
+    def planned(raw: Json) -> int:
+        found = replace(cluster(*servers, pods=daemons, pending=[pod_view(raw)]), context=context)
+        return len(plan(found, OPTIONS).placed)
+
+    for seed in range(10):
+        raw = objects.pod("p", namespace="odd-a")
+        assert planned(raw) == 1
+        reason(Random(seed), raw)
+        assert planned(raw) == 0
 
 
 def test_a_kind_of_odd_pods_is_drawn_the_same_for_a_seed() -> None:

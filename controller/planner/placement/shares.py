@@ -5,13 +5,14 @@ memory slices alike for MIG, and memory for MPS. Shares compare pods; they never
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.model.demand import Demand
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
+from controller.planner.board.nodes import NodeCapacity
 from controller.planner.board.pools import MigPool, MpsPool, StockPool
 from partitioning.resources import WHOLE
 
@@ -26,6 +27,7 @@ class Scale:
     cpu: int
     memory: int
     gpu: dict[str, float]
+    nodes: Sequence[NodeCapacity]
 
     def shares(self, demand: Demand) -> Shares:
         gpu, costs, needs = 0.0, self.gpu, demand.needs
@@ -34,7 +36,9 @@ class Scale:
         return (gpu, needs.cpu_milli / self.cpu, needs.memory_bytes / self.memory)
 
     def serves(self, demand: Demand) -> bool:
-        return all(resource in self.gpu for resource, _ in demand.wants)
+        """One of its nodes has room for the pod, and some of its GPUs give such partitions."""
+        gives = all(resource in self.gpu for resource, _ in demand.wants)
+        return gives and any(node.fits(demand) for node in self.nodes)
 
 
 def measure(board: Board, group: int, resources: Iterable[str]) -> Scale:
@@ -43,6 +47,7 @@ def measure(board: Board, group: int, resources: Iterable[str]) -> Scale:
         cpu=max(1, free.cpu_milli),
         memory=max(1, free.memory_bytes),
         gpu=_gpu_costs(board.groups[group].pools, sorted(resources)),
+        nodes=[board.nodes[node] for node in board.groups[group].nodes],
     )
 
 

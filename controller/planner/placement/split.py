@@ -19,9 +19,12 @@ def split(
 ) -> tuple[list[list[Assignment]], list[Assignment]]:
     """Assignments per group, and those that no group can serve."""
     kinds: dict[tuple[int, ...], list[Assignment]] = {}
+    able_of: dict[int, tuple[int, ...]] = {}
     unserved = []
     for one in assignments:
-        able = tuple(group for group in one.groups if scales[group].serves(one.demand))
+        able = able_of.get(one.shape)
+        if able is None:
+            able = able_of[one.shape] = tuple(group for group in one.groups if scales[group].serves(one.demand))
         if able:
             kinds.setdefault(able, []).append(one)
         else:

@@ -49,6 +49,15 @@ DEVICES = (
     "example.com/nic",
 )
 NOWHERE = {"pool": "none"}
+GANGS: tuple[dict[str, str], ...] = (
+    {"kueue.x-k8s.io/pod-group-name": "name", "kueue.x-k8s.io/pod-group-total-count": "size"},
+    {"kueue.x-k8s.io/pod-group-name": "name", "kueue.x-k8s.io/pod-group-serving": "true"},
+    {"scheduling.volcano.sh/group-name": "name", "scheduling.volcano.sh/group-min-member": "size"},
+    {"scheduling.x-k8s.io/pod-group": "name"},
+    {"pod-group.scheduling.sigs.k8s.io/name": "name", "pod-group.scheduling.sigs.k8s.io/min-available": "size"},
+    {},
+)
+"""Marks of each system; the last is Kubernetes' own, which is no mark."""
 
 Maker = Callable[[random.Random, str], Json]
 
@@ -142,9 +151,12 @@ def spread(rng: random.Random, name: str) -> Json:
 
 
 def sizes(rng: random.Random, name: str) -> Json:
-    return _pod(
-        rng, name, {f"nvidia.com/gpu-{rng.choice((0, 1, 7, 10, 999, 10**9))}gb": rng.choice(("1", "2", "1000"))}
-    )
+    size = rng.choice((0, 999, 10**9, rng.randint(1, 100), rng.randint(1, 3000)))
+    return _pod(rng, name, {f"nvidia.com/gpu-{size}gb": rng.choice(("1", "1", "2", "1000"))})
+
+
+def numbers(rng: random.Random, name: str) -> Json:
+    return _pod(rng, name, {rng.choice((SLICE, "nvidia.com/mig-7g.80gb")): str(rng.randint(15, 500))})
 
 
 def absent(rng: random.Random, name: str) -> Json:
@@ -162,12 +174,15 @@ def several(rng: random.Random, name: str) -> Json:
 
 
 def gang(rng: random.Random, name: str) -> Json:
-    """Of a gang that is never complete, or must stay in one zone."""
-    marks = {"kueue.x-k8s.io/pod-group-name": rng.choice(("g1", "g2"))}
-    more = {"annotations": {"kueue.x-k8s.io/pod-group-total-count": rng.choice(("2", "3", "9999", "-1", "x"))}}
+    """Of a gang of any system, that is never complete, starts one by one, or must stay in one zone."""
+    group, size = rng.choice(("g1", "g2")), rng.choice(("2", "3", "9999", "-1", "x"))
+    marks: dict[str, str] = rng.choice(GANGS)
+    named = {key: group if value == "name" else size if value == "size" else value for key, value in marks.items()}
     near = {"podAffinity": {REQUIRED: [_term(_selector("gang", "In", "g"), ZONE, everywhere=False)]}}
-    affinity: Json = {"affinity": near} if rng.random() < 0.5 else {}
-    return _pod(rng, name, namespace="odd-a", metadata={"labels": {**marks, "gang": "g"}, **more}, **affinity)
+    more: Json = {"affinity": near} if rng.random() < 0.5 else {}
+    if not marks:
+        more["schedulingGroup"] = {"podGroupName": group}
+    return _pod(rng, name, namespace="odd-a", metadata={"labels": {"gang": "g"}, "annotations": named}, **more)
 
 
 def follower(rng: random.Random, name: str) -> Json:
@@ -176,6 +191,29 @@ def follower(rng: random.Random, name: str) -> Json:
     near = {"podAffinity": {REQUIRED: [_term(_selector("link", "In", f"l{number}"), everywhere=False)]}}
     own = {"link": f"l{rng.choice((number, number + 1))}"}
     return _pod(rng, name, namespace="odd-b", metadata={"labels": own}, affinity=near)
+
+
+def named(rng: random.Random, name: str) -> Json:
+    """It tells nodes apart by their names, as pods of a DaemonSet do."""
+    fields = [
+        {"key": "metadata.name", "operator": rng.choice(("In", "NotIn")), "values": [f"n{rng.randint(0, 6)}"]}
+        for _ in range(rng.choice((1, 2)))
+    ]
+    terms = [{"matchFields": fields}] * rng.choice((1, 50))
+    return _pod(rng, name, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}})
+
+
+def ports(rng: random.Random, name: str) -> Json:
+    made = _pod(rng, name)
+    found = [{"containerPort": 1, "hostPort": rng.choice((1, 8080, 65535))} for _ in range(rng.choice((1, 200)))]
+    made["spec"]["containers"][0]["ports"] = found
+    return made
+
+
+def claims(rng: random.Random, name: str) -> Json:
+    """What DRA allocates, in addition to what plugins do."""
+    requests = {rng.choice((SLICE, "nvidia.com/gpu")): "1", "example.com/nic": "1"}
+    return _pod(rng, name, requests, resourceClaims=[{"name": "c"}] if rng.random() < 0.5 else [])
 
 
 def gated(rng: random.Random, name: str) -> Json:
@@ -189,10 +227,16 @@ def volumes(rng: random.Random, name: str) -> Json:
     return _pod(rng, name, volumes=found)
 
 
+def scheduled(rng: random.Random, name: str) -> Json:
+    """By a scheduler whose profile ignores a resource, spreads by default and keeps to zones, or is not served."""
+    requests = {SLICE: "1", rng.choice(("cpu", "example.com/ignored")): "1"}
+    return _pod(rng, name, requests, schedulerName=rng.choice(("odd-scheduler", "odd-scheduler", "unknown")))
+
+
 def elsewhere(rng: random.Random, name: str) -> Json:
     """Alike but for where it may go, by its selector, its ports or its scheduler."""
     more: Json = rng.choice(
-        ({"nodeSelector": {HOST: "n0"}}, {"nodeSelector": NOWHERE}, {"schedulerName": "odd-scheduler"})
+        ({"nodeSelector": {HOST: "n0"}}, {"nodeSelector": dict(NOWHERE)}, {"schedulerName": "odd-scheduler"})
     )
     return _pod(
         rng, name, metadata={"labels": {"app": "same"}}, affinity=_apart(_term(_selector("app", "In", "same"))), **more
@@ -201,14 +245,16 @@ def elsewhere(rng: random.Random, name: str) -> Json:
 
 KINDS: tuple[Maker, ...] = (
     *(amounts, containers, values, terms, itself, labels, tolerations, node_terms, spread, sizes, absent, several),
-    *(gang, follower, gated, volumes, elsewhere),
+    *(numbers, gang, follower, named, ports, claims, gated, volumes, scheduled, elsewhere),
 )
 
 
-def bound(rng: random.Random, name: str, node: str) -> Json:
-    """An odd pod on a node, that holds nothing there which Kubernetes would count."""
+def bound(rng: random.Random, name: str, node: str, roomy: bool) -> Json:
+    """An odd pod on a node, that holds nothing which Kubernetes counts, or (`roomy`) what no other pod requests."""
     made = rng.choice((values, terms, itself, labels, spread, follower))(rng, name)
     requests = {key: rng.choice(NOTHING) for key in ("cpu", "memory", SLICE)}
+    if roomy and rng.random() < 0.3:
+        requests[rng.choice(("nvidia.com/gpu-3000gb", "example.com/nic"))] = rng.choice(AMOUNTS)
     made["spec"]["containers"] = [objects.container("main", requests)]
     made["spec"]["nodeName"] = node
     made["status"] = {"phase": rng.choice(("Running", "Pending"))}

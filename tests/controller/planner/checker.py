@@ -134,7 +134,8 @@ def _check_room(
     for pod in there:
         requested.update(dict(pod.requests))
     offered = final_partitions(node, plan, change)
-    for name, amount in sorted(requested.items()):
+    compared = {name for pod in newcomers for name, _ in pod.requests}  # others may hold too much, whatever is planned
+    for name, amount in sorted((name, requested[name]) for name in compared):
         planned = is_partition(name) or (name == WHOLE and plan is not None)
         limit = offered[name] if planned else node.allocatable.get(name, 0)
         assert amount <= limit, f"{node.name}: {amount} of {name} requested, {limit} there"

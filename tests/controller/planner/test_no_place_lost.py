@@ -19,6 +19,7 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
 from controller.planner.search import search, take_off_broken
 from controller.planning import plan
+from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.test_constrained_placement import HOST, WEB, ZONE, near, web
 
@@ -54,6 +55,23 @@ def test_pods_that_their_affinity_keeps_off_every_node_take_no_place_while_a_gan
     snapshot = cluster(server("node-1", mig(), labels={ZONE: "a"}), pending=[*refused, *ordinary, *gang])
 
     assert placed(plan(snapshot)) == {one.name for one in ordinary}
+
+
+@pytest.mark.parametrize("why", ["its port is taken", "no node has its device"])
+def test_a_pod_for_which_no_node_has_room_is_admitted_nowhere(why: str) -> None:
+    """GPUs have space for it; some other pod would be turned away for that."""
+    port = (HostPort(port=9100),)
+    daemons = [replaced(pod(f"on-{name}", node_name=name), host_ports=port) for name in ("n1", "n2")]
+    servers = [server("n1", mig(0, gpu_model=H100), mig(1, gpu_model=H100)), server("n2", mig(0), mig(1))]
+    never = pod("never", "7g.80gb") if why == "its port is taken" else pod("never", "7g.80gb", (NIC, 1))
+    large = [pod(f"p{number}", "7g.80gb", cpu=cpu) for number, cpu in enumerate((20_000, 500, 500, 20_000))]
+    ordinary = [pod("a-small", "1g.10gb", cpu=500), *large]
+
+    def served(*more: PodView) -> set[str]:
+        snapshot = cluster(*servers, pods=daemons, pending=[*ordinary, *more])
+        return placed(plan(replace(snapshot, aged=frozenset({"uid-a-small", "uid-never"}))))
+
+    assert served(replaced(never, host_ports=port) if why == "its port is taken" else never) == served()
 
 
 def labelled(name: str, app: str, *, near_app: str = "", gang: str = "") -> PodView:

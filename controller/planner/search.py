@@ -24,6 +24,7 @@ from controller.planner.improvement import consolidate
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import NodeStock
+from controller.planner.inventory.unconstrained import without_harmless
 from controller.planner.placement.ageing import GpuReservation
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
@@ -71,7 +72,8 @@ def search(
     effort = effort or Effort()
     demands, gangs = without_incomplete(snapshot)
     stocks = take_stock(snapshot, options, failed)
-    queue = [_compared(demand, options.profiles) for demand in (*demands.helpable, *demands.untried)]
+    served = without_harmless((*demands.helpable, *demands.untried), snapshot)
+    queue = [_compared(demand, options.profiles) for demand in served]
     queue.sort(key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
     pods = [demand.pod for demand in queue]

@@ -5,7 +5,18 @@ import pytest
 from benchmarks.families import FAMILIES, case
 from controller.planning import plan
 
-WHOLE = ("plain", "several", "levels", "claims", "claims, levels", "zonal claims", "node claims", "daemon", "hostnames")
+WHOLE = (
+    "plain",
+    "several",
+    "levels",
+    "claims",
+    "claims, levels",
+    "zonal claims",
+    "node claims",
+    "jobs",
+    "daemon",
+    "hostnames",
+)
 
 
 @pytest.mark.parametrize("name", WHOLE)

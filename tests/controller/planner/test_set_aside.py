@@ -30,7 +30,7 @@ class Odd(tuple[Any, ...]):
 ODD = Odd(("odd",))
 AWAY = PodAffinityTerm(
     topology_key="kubernetes.io/hostname",
-    selector=LabelSelector(requirements=(Requirement(key="app", operator="In", values=("web",)),)),
+    selector=LabelSelector(requirements=(Requirement(key="web", operator="Exists"),)),
     namespaces=("team",),
 )
 ODD_TERM = replace(AWAY, selector=LabelSelector(requirements=ODD))

@@ -12,11 +12,12 @@ from kube.settings import Section
 
 
 class Policies(Section):
-    """Admission policies beyond those that limit gpuplan's own accounts, which are always installed."""
+    """Admission policies beyond those that are always installed, which limit gpuplan's own accounts, and refuse pods
+    with more than 1,000 of a GPU resource in one container."""
 
     one_gpu_resource_per_container: bool = True
     """Refuse pods with an MPS slice and another GPU resource in one container, which would see the slice only; with
-    `agent.settings.deviceListStrategy: envvar` with any two; and containers with more than 1,000 of a GPU resource."""
+    `agent.settings.deviceListStrategy: envvar` with any two."""
     ack_memory_as_slices: bool = False
     """Give pods that request `aliyun.com/gpu-mem: N` a sized slice of N GiB, rounded up to GB, instead of units: for
     ACK's nodes with several GPUs, of which kube-scheduler sees the sum of units only. Needs a cluster that serves

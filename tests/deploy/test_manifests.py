@@ -19,7 +19,7 @@ DEPLOY = MANIFESTS.parent
 ALL = list(manifests_of(MANIFESTS))
 POLICIES = [body for body in ALL if body["kind"] == "ValidatingAdmissionPolicy"]
 PODS_POLICIES = [  # about everyone's pods
-    body for body in POLICIES if body["metadata"]["name"] in ("gpuplan-pods", "gpuplan-mps-requests")
+    body for body in POLICIES if body["metadata"]["name"] in ("gpuplan-pods", "gpuplan-mps-requests", "gpuplan-amounts")
 ]
 OF_ACCOUNTS_ALONE = [body for body in POLICIES if body not in PODS_POLICIES]
 OF_ACCOUNTS = [

@@ -8,11 +8,11 @@ import pytest
 from tests.builders import objects
 from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
 
-KINDS, REQUESTS = "gpuplan-pods", "gpuplan-mps-requests"
+KINDS, REQUESTS, AMOUNTS = "gpuplan-pods", "gpuplan-mps-requests", "gpuplan-amounts"
 POLICIES = {
     body["metadata"]["name"]: body["spec"]
     for body in manifests_of(MANIFESTS)
-    if body["kind"] == "ValidatingAdmissionPolicy" and body["metadata"]["name"] in (KINDS, REQUESTS)
+    if body["kind"] == "ValidatingAdmissionPolicy" and body["metadata"]["name"] in (KINDS, REQUESTS, AMOUNTS)
 }
 
 
@@ -72,7 +72,7 @@ def test_a_container_with_two_kinds_is_refused_by_name(resources: tuple[str, ...
 @pytest.mark.parametrize("amount", ["0", "1", "8", "999", "1000", "1k", "1e3", 7])
 def test_an_amount_that_a_node_may_have_is_admitted(amount: str | int) -> None:
     limits = {"nvidia.com/mig-1g.10gb": amount, "cpu": "1e999"}
-    assert verdict({"containers": [{"name": "main", "resources": {"limits": limits}}]}) == (True, "")
+    assert verdict({"containers": [{"name": "main", "resources": {"limits": limits}}]}, AMOUNTS) == (True, "")
 
 
 @pytest.mark.parametrize("amount", ["1001", "1Ki", "2k", "1e4", "1e999", "18446744073709551617", "1M", 5000])
@@ -80,7 +80,7 @@ def test_an_amount_that_a_node_may_have_is_admitted(amount: str | int) -> None:
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
 def test_an_amount_that_no_node_has_is_refused(amount: str | int, resource: str, kind: str) -> None:
     odd = {"name": "odd", "resources": {"limits": {resource: amount}}}
-    let_in, message = verdict({"containers": [container("plain")], kind: [odd]})
+    let_in, message = verdict({"containers": [container("plain")], kind: [odd]}, AMOUNTS)
     assert not let_in
     assert message.startswith("container odd requests more than 1000 of a GPU resource")
 

@@ -34,7 +34,7 @@ def test_policies_come_before_the_rights_that_they_narrow() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy["metadata"]["name"])
 def test_a_refusal_is_403_with_a_sentence(policy: dict[str, Any]) -> None:
-    about_everyones_pods = policy["metadata"]["name"] in ("gpuplan-pods", "gpuplan-mps-requests")
+    about_everyones_pods = policy["metadata"]["name"] in ("gpuplan-pods", "gpuplan-mps-requests", "gpuplan-amounts")
     assert policy["spec"]["failurePolicy"] == ("Ignore" if about_everyones_pods else "Fail")
     for rule in policy["spec"]["validations"]:
         assert rule["reason"] == "Forbidden"

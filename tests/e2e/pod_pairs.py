@@ -22,7 +22,7 @@ PODS = [
         says="container main requests two kinds of GPU resource",
     ),
     Pair(
-        policy="gpuplan-pods",
+        policy="gpuplan-amounts",
         rule="a container can request at most 1000 of a GPU resource",
         keeps=lambda rig: post(rig.admin, PATH, requesting("nvidia.com/mig-1g.10gb", count="1000")),
         breaks=lambda rig: post(rig.admin, PATH, requesting("nvidia.com/mig-1g.10gb", count="1e999")),

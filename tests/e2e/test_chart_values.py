@@ -214,14 +214,24 @@ def test_the_policy_about_two_resources_can_be_left_out(render: Any) -> None:
     assert "gpuplan-pods" not in left
 
 
+def test_amounts_that_no_node_has_are_refused_whatever_the_values_say(render: Any) -> None:
+    found = render("policies: {oneGpuResourcePerContainer: false, mpsRequests: false}")
+    policies = {body["metadata"]["name"]: body["spec"] for body in found.all("ValidatingAdmissionPolicy")}
+    bindings = {body["spec"]["policyName"]: body["spec"] for body in found.all("ValidatingAdmissionPolicyBinding")}
+
+    assert not policies.keys() & {"gpuplan-pods", "gpuplan-mps-requests"}
+    (rule,) = policies["gpuplan-amounts"]["validations"]
+    assert rule["message"] == "a container can request at most 1000 of a GPU resource"
+    assert bindings["gpuplan-amounts"]["validationActions"] == ["Deny"]
+
+
 @pytest.mark.parametrize(("strategy", "any_two"), [("cdi-cri", False), ("envvar", True)])
 def test_the_policy_about_two_resources_refuses_what_the_strategy_cannot_deliver(
     render: Any, strategy: str, any_two: bool
 ) -> None:
     found = render(f"agent: {{settings: {{deviceListStrategy: {strategy}}}}}")
     (policy,) = (body for body in found.all("ValidatingAdmissionPolicy") if body["metadata"]["name"] == "gpuplan-pods")
-    rule, amounts = policy["spec"]["validations"]
+    (rule,) = policy["spec"]["validations"]
     assert ("one GPU resource only" in rule["message"]) is any_two
-    assert "at most 1000 of a GPU resource" in amounts["message"]
     (crowded,) = (each["expression"] for each in policy["spec"]["variables"] if each["name"] == "crowded")
     assert ("exists(r" in crowded) is not any_two

@@ -66,7 +66,7 @@ class Row:
         self.possible += sum(possible)
         self.placed += sum(levels)
         missing = [most - found for most, found in zip(possible, levels, strict=True)]
-        self.worst = max(self.worst, *missing)
+        self.worst = max([self.worst, *missing])
         self.over += any(lacks > max(FEW, most * PER_CENT) for most, lacks in zip(possible, missing, strict=True))
 
 

@@ -4,6 +4,7 @@ Only the board changes them.
 """
 
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from controller.model.capacity import Capacity
 from controller.model.demand import Demand
@@ -49,15 +50,17 @@ class Group:
     """Per resource a heap of GPUs with idle partitions: (-free CPU, node, GPU)."""
     gpus: dict[tuple[int, int], Device] = field(default_factory=dict)
     """These GPUs by node and position."""
-    _serving: dict[str, list[Pool]] = field(default_factory=dict)
+    _serving: dict[str, list[list[Pool]]] = field(default_factory=dict)
 
     def add_pool(self, pool: Pool) -> None:
         self.pools.append(pool)
         self.pools.sort(key=lambda each: each.reach)
         self._serving.clear()
 
-    def serving(self, resource: str) -> list[Pool]:
+    def serving(self, resource: str) -> list[list[Pool]]:
+        """In lists of equal reach: which of these comes first is decided by what it loses."""
         found = self._serving.get(resource)
         if found is None:
-            found = self._serving[resource] = [pool for pool in self.pools if resource in pool.serves]
+            pools = [pool for pool in self.pools if resource in pool.serves]
+            found = self._serving[resource] = [list(alike) for _, alike in groupby(pools, key=lambda each: each.reach)]
         return found

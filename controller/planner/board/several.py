@@ -8,6 +8,7 @@ pods fit. Never assigns anything.
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
 
 from controller.model.demand import Demand, Wants
 from controller.planner.board.devices import Device, Entry, Fitting, Reach, Tier
@@ -163,7 +164,7 @@ class SeveralFinder:
         """Those nodes, and those where a GPU that changes anyway has space for one of the partitions."""
         nodes = set(self._with_ready(wants, group))
         for resource, _ in wants:
-            for pool in self._groups[group].serving(resource):
+            for pool in chain.from_iterable(self._groups[group].serving(resource)):
                 for key in [entry.key for entry in pool.order(resource) if entry.key & 3 == Tier.CHANGED_ANYWAY]:
                     nodes.update(node for _, node, position in pool.heaps[key] if pool.devices[position].key == key)
         return [node for node in self._fullest_first(group) if node in nodes]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from controller.model.demand import Demand
-from controller.planner.board.devices import Device, Part, Pool, Reach, Tier
+from controller.planner.board.devices import Device, Entry, Part, Pool, Reach, Tier
 from controller.planner.board.nodes import Group, NodeCapacity
 
 _PROBES = 32
@@ -25,11 +25,11 @@ def find_single(group: Group, nodes: Nodes, demand: Demand, resource: str, reach
         found = _idle_partition(group, ready, nodes, demand, resource)
         if found is not None:
             return found
-    for pool in group.serving(resource):
-        if pool.reach > reach:
+    for pools in group.serving(resource):
+        if pools[0].reach > reach:
             return None
-        device = _least_loss(pool, nodes, demand, resource, reach)
-        fitting = None if device is None else pool.fit(device.state, resource)
+        device = _least_loss(pools, nodes, demand, resource, reach)
+        fitting = None if device is None else device.pool.fit(device.state, resource)
         if device is not None and fitting is not None:
             return device, fitting.part
     return None
@@ -61,21 +61,27 @@ def _idle_partition(
     return found
 
 
-def _least_loss(pool: Pool, nodes: Nodes, demand: Demand, resource: str, reach: Reach) -> Device | None:
-    """Bucket by bucket; within reach are only devices that change anyway, or all."""
-    order = pool.order(resource)
-    position = 0
-    while position < len(order):
-        key = order[position].key
+def _least_loss(pools: Sequence[Pool], nodes: Nodes, demand: Demand, resource: str, reach: Reach) -> Device | None:
+    """Bucket by bucket of all pools; within reach are only devices that change anyway, or all."""
+    orders = [pool.order(resource) for pool in pools]
+    positions = [0] * len(pools)
+    while True:
+        best: tuple[Entry, int] | None = None
+        for number, order in enumerate(orders):
+            position = positions[number]
+            if position < len(order) and (best is None or order[position] < best[0]):
+                best = order[position], number
+        if best is None:
+            return None
+        key, number = best[0].key, best[1]
         if reach < Reach.NEW and key & 3 != Tier.CHANGED_ANYWAY:
-            position += 1
+            positions[number] += 1
             continue
-        device = _most_cpu(pool, key, nodes, demand)
+        device = _most_cpu(pools[number], key, nodes, demand)
         if device is not None:
             return device
-        if key in pool.heaps:
-            position += 1
-    return None
+        if key in pools[number].heaps:
+            positions[number] += 1
 
 
 def _most_cpu(pool: Pool, key: int, nodes: Nodes, demand: Demand) -> Device | None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
+from itertools import groupby
 
 from controller.model.capacity import Capacity
 from controller.model.demand import total_wants
@@ -55,25 +56,30 @@ class PackingCheck:
         return min(left.cpu_milli, left.memory_bytes, left.pods) >= 0 and self.packs(wants)
 
     def packs(self, wants: Counter[str]) -> bool:
-        """Hardest resources first, each into the devices that lose least by it. `wants` are partitions per resource."""
+        """Hardest resources first, each into the devices that lose least by it, of whichever model.
+
+        `wants` are partitions per resource.
+        """
         requested = self.packed + wants
         counts = [(pool, Counter(states)) for pool, states in self.counts.items()]
         hardest_first = [resource for resource in self.sizes if requested.get(resource)]
         for position, resource in enumerate(hardest_first):
             left = requested[resource]
-            for pool, states in counts:
-                if left and resource in pool.serves:
-                    pool.demand(hardest_first[position:])
-                    left = _take(pool, states, resource, left)
+            serving = [each for each in counts if resource in each[0].serves]
+            for pool, _ in serving:
+                pool.demand(hardest_first[position:])
+            for _, alike in groupby(serving, key=lambda each: each[0].reach):
+                left = _take(list(alike), resource, left)
             if left:
                 return False
         return True
 
 
-def _take(pool: Pool, states: Counter[int], resource: str, count: int) -> int:
-    """Take `count` partitions from counted devices; returns how many of them do not fit."""
+def _take(pools: Sequence[tuple[Pool, Counter[int]]], resource: str, count: int) -> int:
+    """Take `count` partitions from counted devices of all these pools; returns how many of them do not fit."""
     heap = [
-        (fitting.loss, fitting.regret, state)
+        (fitting.loss, fitting.regret, number, state)
+        for number, (pool, states) in enumerate(pools)
         for state, devices in states.items()
         if devices
         for fitting in (pool.fit(state, resource),)
@@ -81,7 +87,8 @@ def _take(pool: Pool, states: Counter[int], resource: str, count: int) -> int:
     ]
     heapify(heap)
     while count and heap:
-        _, _, state = heappop(heap)
+        _, _, number, state = heappop(heap)
+        pool, states = pools[number]
         devices = min(states[state], count)
         fitting = pool.fit(state, resource)
         if not devices or fitting is None:
@@ -91,5 +98,5 @@ def _take(pool: Pool, states: Counter[int], resource: str, count: int) -> int:
         states[fitting.after] += devices
         onward = pool.fit(fitting.after, resource)
         if onward is not None:
-            heappush(heap, (onward.loss, onward.regret, fitting.after))
+            heappush(heap, (onward.loss, onward.regret, number, fitting.after))
     return count

@@ -25,7 +25,7 @@ def known_gap(name: str, most: int) -> object:
         known_gap("hand-spread", 21),
         known_gap("hand-anti", 10),
         ("hand-volumes", 5),
-        known_gap("models-three", 38),
+        ("models-three", 38),
     ],
 )
 def test_every_pod_that_can_be_placed_is_placed(name: str, most: int) -> None:

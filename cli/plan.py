@@ -169,7 +169,7 @@ def _message(reason: UnplacedReason, message: str, found: WhatIf) -> str:
     nodes = [one for one in found.left_out if one.kind == "Node"] if reason in MAY_LACK_NODES else []
     named = [f"node {one.name} is left out: {one.reason}" for one in nodes[:MOST_NODES]]
     more = [f"nodes left out in all: {len(nodes)}"] if len(nodes) > MOST_NODES else []
-    return "; ".join([message, *named, *more])
+    return "; ".join([message.removesuffix(".") if named else message, *named, *more])
 
 
 def _plans(found: WhatIf, result: PlanningResult) -> tuple[list[Json], list[NodeFailure]]:

@@ -143,10 +143,11 @@ def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], sli
         )
     requested_mib = sum(share.memory_mib for share in held)
     if requested_mib > (most_mib := shareable_mib(model_memory_mib)):
+        excess_gb = -(-(requested_mib - most_mib) * BYTES_PER_MIB // BYTES_PER_GB)
         return (
             f"mps.slices request {requested_mib} MiB together, and the GPU can share {most_mib} MiB: it has "
             f"{model_memory_mib}, and driver and MPS server need {RESERVE_MIB}. Lower memoryGB, memoryGiB or count by "
-            f"{requested_mib - most_mib} MiB or more"
+            f"{excess_gb} GB ({requested_mib - most_mib} MiB) or more"
         )
     return None
 

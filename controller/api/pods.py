@@ -123,9 +123,13 @@ def _pending_since(metadata: Raw) -> int:
 
 
 def _nomination_ours(metadata: Raw) -> bool:
-    """Ownership is kept by the API server, so that a controller that was restarted knows its own nominations."""
+    """Ownership is kept by the API server, so that a controller that was restarted knows its own nominations.
+
+    Who creates a pod may give it such entries, but none of a subresource.
+    """
     return any(
         entry.get("manager") == names.CONTROLLER_MANAGER
+        and entry.get("subresource") == "status"
         and "f:nominatedNodeName" in ((entry.get("fieldsV1") or {}).get("f:status") or {})
         for entry in metadata.get("managedFields") or ()
     )

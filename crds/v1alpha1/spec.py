@@ -15,7 +15,11 @@ MAX_GPUS = 16
 MAX_INSTANCES = 16
 MAX_SLICES = 16
 MAX_REPLICAS = 60
-PROFILE_PATTERN = r"^[0-9]+g\.[0-9]+gb([+-][a-z]+(\.[a-z]+)?)?$"
+PROFILE = r"^\d+g\.\d+gb([+-]|$)"  # the cost of a rule grows with its length: the agent knows the rest
+PROFILE_FORM = (
+    "a profile is as nvidia-smi prints it, such as 1g.10gb or 1g.10gb+me; "
+    "nvidia.com/mig-1g.10gb.me is the resource that pods request"
+)
 
 
 class MigInstance(Wire):
@@ -36,7 +40,7 @@ class MigInstance(Wire):
         Field(
             description="MIG profile as nvidia-smi prints it, such as 1g.10gb, 1g.10gb+me or 1g.24gb-me.",
             max_length=32,
-            pattern=PROFILE_PATTERN,
+            json_schema_extra={"x-kubernetes-validations": [cel(f"self.matches(r'{PROFILE}')", PROFILE_FORM)]},
         ),
     ]
     start: Annotated[

@@ -19,8 +19,8 @@ INTRODUCTION = f"""# Settings of the programs
 {MADE}
 
 Each program reads one YAML file, `--config FILE`. An unknown key is refused by name, with the known ones. With the
-chart write them below `controller.settings` and `agent.settings`; [values.md](values.md) says what the chart sets
-besides. A dot stands for a mapping.
+chart write them below `controller.settings` and `agent.settings`, but those that [values.md](values.md) has at the
+top or elsewhere, such as `batchWindowIdleSeconds`: these are written there alone. A dot stands for a mapping.
 """
 
 

@@ -32,15 +32,17 @@ class Unreadable:
 
 def write_json(path: Path, kind: TypeAdapter[T], value: T, *, without_none: bool = False) -> None:
     """Replace the file with the value as JSON."""
-    replace_file(path, kind.dump_json(value, by_alias=True, indent=1, exclude_none=without_none) + b"\n")
+    content = kind.dump_json(value, by_alias=True, indent=1, exclude_none=without_none) + b"\n"
+    replace_file(path, content, mode=0o600)  # they name pods of all namespaces
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Temporary file in the same directory, fsync, rename, fsync of the directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Always the same name: with a number in it, each crash in here would leave another file behind.
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
+        os.fchmod(file.fileno(), mode)
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

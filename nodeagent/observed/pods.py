@@ -20,6 +20,7 @@ from partitioning.resources import classify
 DEFAULT_GRACE_SECONDS = 30
 MIG_MANAGER = ("app", "nvidia-mig-manager")
 """Label of the pods of NVIDIA's mig-manager, as the GPU Operator deploys them. They mount the node's /sys."""
+_OF_MIG_MANAGER = ("/", "/sys")
 DEVICE_PLUGINS = (
     ("app", "nvidia-device-plugin-daemonset"),
     ("name", "nvidia-device-plugin-ds"),
@@ -185,7 +186,7 @@ def parse_pod(raw: Mapping[str, Any], resources: GpuResources = KNOWN) -> NodePo
         grace_seconds=max(int(grace or 0), int(metadata.get("deletionGracePeriodSeconds") or 0)),
         reported=tuple(sorted(_reported(statuses, resources))),
         refused=_refused(status, {name for c in all_containers(spec) for name, _ in _requested(c)}),
-        mig_manager=MIG_MANAGER in labels and bool(paths),
+        mig_manager=MIG_MANAGER in labels and any(path in _OF_MIG_MANAGER for path in paths),
         device_plugin=any(label in labels for label in DEVICE_PLUGINS)
         and any(path.endswith("/device-plugins") for path in paths),
         mig_strategy=next((e.get("value", "") for e in environment if e["name"] == "MIG_STRATEGY"), ""),
@@ -211,7 +212,7 @@ def _has_container(spec: Mapping[str, Any], name: str) -> bool:
 def _host_paths(spec: Mapping[str, Any]) -> list[str]:
     """Labels and names alone prove nothing: every tenant can write them, and few may mount a path of the node."""
     paths = ((volume.get("hostPath") or {}).get("path") or "" for volume in spec.get("volumes") or ())
-    return [path.rstrip("/") for path in paths if path]
+    return [path.rstrip("/") or "/" for path in paths if path]
 
 
 def _requested(container: Mapping[str, Any]) -> Amounts:

@@ -74,9 +74,9 @@ def test_time_stamps_stay_text(tmp_path: Path) -> None:
             PLAN.replace("nodeName: n", "nodeName: n, pausd: true"), "spec: .*'pausd' was unexpected", id="typo"
         ),
         pytest.param(
-            PLAN.replace("nodeName: n", "nodeName: n, gpus: [{index: 0, mig: {instances: [{profile: 1g}]}}]"),
-            r"spec\.gpus\[0\]\.mig\.instances\[0\]\.profile: '1g' does not match .*such as 1g\.10gb",
-            id="profile",
+            PLAN.replace("nodeName: n", "nodeName: n, gpus: [{index: 0, mps: {slices: [{memoryGB: 0}]}}]"),
+            r"spec\.gpus\[0\]\.mps\.slices\[0\]\.memoryGB: 0 is less than the minimum of 1",
+            id="memory",
         ),
         pytest.param(
             POD.replace("name: p", "name: P_"),

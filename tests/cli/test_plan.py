@@ -202,3 +202,13 @@ def test_a_node_whose_plan_cannot_be_written_is_named_and_its_pods_are_not_place
     assert (found["placed"], found["plans"]) == ([], [])
     assert reasons(found) == {"one": "Blocked"}
     assert found["leftOut"][0]["reason"].startswith("planning it failed: ValueError: too many instances")
+
+
+def test_nodes_that_are_left_out_follow_the_message_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plain = node(name="plain", mode=None)
+    found = planned(capsys, dump(tmp_path, plain, node(), pod("a", requests={"nvidia.com/mig-9g.10gb": "1"})))
+    (only,) = found["unplaced"]
+    assert "; node plain is left out: " in only["message"]
+    assert ".;" not in only["message"]

@@ -118,5 +118,5 @@ def test_every_rule_about_a_change(cluster: RealCluster, message: str) -> None:
 
 
 def test_there_are_rules() -> None:
-    assert len(STATIC) == 11
-    assert len(RULES) == 12
+    assert len(STATIC) == 13
+    assert len(RULES) == 14

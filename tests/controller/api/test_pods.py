@@ -124,10 +124,16 @@ def test_mps_slices_are_counted_per_container() -> None:
     ("manager", "expected"), [("gpuplan-controller", True), ("kube-scheduler", False), (None, False)]
 )
 def test_whose_nomination_it_is(manager: str | None, expected: bool) -> None:
-    entry: Json = {"manager": manager, "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}}}
+    entry: Json = {"manager": manager, "subresource": "status", "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}}}
     raw = pod(status={"nominatedNodeName": "n1"}, managedFields=[entry] if manager else [])
     assert pod_view(raw).nominated_node == "n1"
     assert pod_view(raw).nomination_ours is expected
+
+
+def test_what_a_tenant_writes_into_a_pod_that_it_creates_makes_no_nomination_ours() -> None:
+    """The API server keeps managedFields of a created pod; only a write of the status gets its subresource."""
+    entry: Json = {"manager": "gpuplan-controller", "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}}}
+    assert not pod_view(pod(status={"nominatedNodeName": "n1"}, managedFields=[entry])).nomination_ours
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from nodeagent.handover.config import (
     write_ledger,
     write_loaded,
 )
-from nodeagent.handover.files import Unreadable
+from nodeagent.handover.files import Unreadable, replace_file
 
 MIG = Device(id="MIG-1", resource="nvidia.com/mig-1g.10gb", gpu="GPU-a", kind=DeviceKind.MIG, memory_mib=9728)
 MPS = Device(
@@ -190,3 +190,10 @@ def test_bad_ledger_is_a_value(files: PluginFiles, text: str) -> None:
     files.directory.mkdir(parents=True)
     files.ledger.write_text(text)
     assert isinstance(read_ledger(files), Unreadable)
+
+
+def test_what_names_pods_is_for_root_alone(tmp_path: Path) -> None:
+    write_config(PluginFiles(tmp_path), PluginConfig(devices=()))
+    replace_file(tmp_path / "gpuplan.yaml", b"for every runtime")
+    written = PluginFiles(tmp_path).config, tmp_path / "gpuplan.yaml"
+    assert [path.stat().st_mode & 0o777 for path in written] == [0o600, 0o644]

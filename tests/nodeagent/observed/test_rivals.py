@@ -148,6 +148,7 @@ def test_a_tenants_pod_with_the_label_of_mig_manager_stops_no_node() -> None:
     assert parse_pod(manager).mig_manager
     manager["spec"]["volumes"] = [{"name": "p", "emptyDir": {}}]
     assert not parse_pod(manager).mig_manager
+    assert not parse_pod(plugin_pod({"app": "nvidia-mig-manager"}, "/tmp")).mig_manager
 
 
 def test_a_plugin_whose_pod_ended_is_no_conflict(world: World) -> None:

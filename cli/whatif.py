@@ -61,7 +61,7 @@ class WhatIf:
     left_out: list[LeftOut] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
-    """Pins that no agent can make, with the reason."""
+    """Plans that cannot be read, and pins that no agent can make, with the reason."""
 
 
 def what_if(objects: Iterable[Raw], options: PlannerOptions) -> WhatIf:
@@ -86,6 +86,7 @@ class _Reader:
         """MIG profiles that pending pods request."""
         self._specs: dict[str, Raw] = {}
         self._left_out: list[LeftOut] = []
+        self._unreadable: list[str] = []
         self._remarks: list[str] = []
 
     def result(self) -> WhatIf:
@@ -96,7 +97,8 @@ class _Reader:
             readings=readings,
             left_out=self._left_out,
             remarks=self._remarks,
-            impossible=[line for name in readings for line in _impossible_pins(readings[name], self._specs[name])],
+            impossible=self._unreadable
+            + [line for name in readings for line in _impossible_pins(readings[name], self._specs[name])],
         )
 
     def read_pods(self, pods: Sequence[Raw], classes: Sequence[Raw]) -> None:
@@ -150,6 +152,7 @@ class _Reader:
             reading = read_plan(plan)
             if isinstance(reading, Unreadable):
                 self._leave_out(reading)
+                self._unreadable.append(f"{KIND} {reading.name} cannot be applied: {reading.reason}")
                 return None
             if _is_reported(plan):
                 return _complete_plan(plan, node)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from controller.model.views import PodView
 
 Raw = Mapping[str, Any]
@@ -35,6 +37,10 @@ def readable(kind: str, raw: Raw, read: Callable[[Raw], View]) -> View | Unreada
     """The one place where a broken object is turned into a value."""
     try:
         return read(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return Unreadable(kind=kind, name=_title(raw), reason=f"{where}: {first['msg'].removeprefix('Value error, ')}")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         what = f"field {error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
         return Unreadable(kind=kind, name=_title(raw), reason=f"{what} ({type(error).__name__})")

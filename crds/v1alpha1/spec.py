@@ -4,9 +4,10 @@ Every field's description is what `kubectl explain` shows. Bounds are part of th
 with a message for the user. Overlap and capacity need the tables of a GPU model: agent, controller and CLI check them.
 """
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from crds.v1alpha1.base import Wire, atomic, cel, list_map
 from crds.v1alpha1.names import Mode
@@ -20,6 +21,13 @@ PROFILE_FORM = (
     "a profile is as nvidia-smi prints it, such as 1g.10gb or 1g.10gb+me; "
     "nvidia.com/mig-1g.10gb.me is the resource that pods request"
 )
+
+
+def _profile(text: str) -> str:
+    """What the schema leaves to a rule, readers refuse as well."""
+    if re.match(PROFILE, text) is None:
+        raise ValueError(PROFILE_FORM)
+    return text
 
 
 class MigInstance(Wire):
@@ -37,6 +45,7 @@ class MigInstance(Wire):
     )
     profile: Annotated[
         str,
+        AfterValidator(_profile),
         Field(
             description="MIG profile as nvidia-smi prints it, such as 1g.10gb, 1g.10gb+me or 1g.24gb-me.",
             max_length=32,

@@ -55,7 +55,7 @@ def test_an_unreadable_object_leaves_only_itself_out(capsys: pytest.CaptureFixtu
     broken["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "lots"
     odd_plan = plan_object("n2")
     odd_plan["spec"]["gpus"] = "none"
-    found = planned(capsys, dump(tmp_path, node(), node("n2"), odd_plan, broken, pod("one")))
+    found = planned(capsys, dump(tmp_path, node(), node("n2"), odd_plan, broken, pod("one")), expected=2)
 
     assert places(found) == {"one": "n1"}
     assert {(one["kind"], one["name"]) for one in found["leftOut"]} == {

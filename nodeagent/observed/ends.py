@@ -48,6 +48,11 @@ class Gone:
     finished: bool = False
     """By the API, whose phase other clients can write."""
 
+    @property
+    def unseen(self) -> bool:
+        """It may have other devices than these."""
+        return len(self.ids) < self.pod.requested
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
@@ -58,7 +63,8 @@ class Ends:
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By UID: the process that is left of the pod, for people."""
     strangers: str | None = "the node's processes were not read"
-    """A process of a pod that nothing knows, or why none is ruled out; None where time has to do."""
+    """A process of a pod that nothing knows, or of which not all devices are known, or why none is ruled out; None
+    where time has to do."""
     stray: bool = False
     """There is such a process."""
     pending: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -134,16 +140,21 @@ class EndBook:
         holders = {pod.uid for pod in pods.pods if not pod.ended or not pod.resources} | found.keys()
         strange = [process for process in table.processes if process.pods and not process.pods & holders]
         fresh = self._fresh() if strange or over - here else ()
+        # Nor is it known of such a pod which devices it has.
+        unseen = (
+            f"{what} is left of pod {found[uid].pod.title}" for uid, what in sorted(left.items()) if found[uid].unseen
+        )
+        named = next(unseen, None)
         if isinstance(fresh, NoAnswer):
-            return Ends(ended=frozenset(over & here), left=left, strangers=fresh.reason)
+            return Ends(ended=frozenset(over & here), left=left, strangers=named or fresh.reason, stray=bool(named))
         finished = {pod.uid for pod in pods.pods if pod.ended}
-        strangers = [process for process in strange if not process.pods.intersection(fresh) - finished]
-        named = f"{strangers[0].named} is left of pod UID {min(strangers[0].pods)}" if strangers else None
+        strangers = (process for process in strange if not process.pods.intersection(fresh) - finished)
+        named = named or next((f"{each.named} is left of pod UID {min(each.pods)}" for each in strangers), None)
         silent = listed.reason if isinstance(listed, NoAnswer) else None
         # One that the API still shows is late in the watch, or finished.
         ended = frozenset(over - (set(fresh) - here))
         unnamed = "" if complete else None
-        return Ends(ended=ended, left=left, strangers=named or silent or unnamed, stray=bool(strangers))
+        return Ends(ended=ended, left=left, strangers=named or silent or unnamed, stray=bool(named))
 
     def _outlived(self, uid: str) -> bool:
         return self._ages.seconds("finished", uid) >= SANDBOX_SECONDS

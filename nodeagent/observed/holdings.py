@@ -128,11 +128,6 @@ class Holdings:
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
-        unseen = next(
-            (v for v in pods.vanished if v.uid in ends.left and len(known.get(v.uid, ())) < v.requested), None
-        )
-        if unseen is not None:
-            ends = replace(ends, stray=True, strangers=f"{ends.left[unseen.uid]} is left of pod {unseen.title}")
         doubtful = self._doubts(allocations, _shown(pods, listed), ends)
         doubtful.update(self._dropped_doubts(pods, ends))
         strays: set[str] = set()

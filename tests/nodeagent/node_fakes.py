@@ -5,11 +5,14 @@ from nodeagent.handover.config import (
     Allocation,
     DeviceKind,
     DeviceListStrategy,
+    LedgerMark,
     Loaded,
     PluginConfig,
     PluginFiles,
     Problem,
     read_config,
+    read_ledger,
+    read_ledger_mark,
     write_ledger,
     write_loaded,
 )
@@ -40,7 +43,16 @@ class PluginMemory:
         self.allocations: dict[str, Allocation] = {}
         self.doubted: frozenset[str] = frozenset()
         """Handed out, unknown to a kubelet that has lost its checkpoint, and not seen free since."""
+        self._mark = LedgerMark("book 0", 0)
         self._serial = 0.0
+
+    def restart(self) -> None:
+        """A new process has what is on disk; a record that is not there is begun again."""
+        self.config = PluginConfig()
+        found, mark = read_ledger(self.files), read_ledger_mark(self.files)
+        self.allocations = {entry.id: entry for entry in found} if isinstance(found, tuple) else {}
+        self._mark = mark if mark.book else LedgerMark(f"book after {self._mark.book}", 0)
+        self.step()
 
     def step(self) -> None:
         found = read_config(self.files)
@@ -98,7 +110,8 @@ class PluginMemory:
             return False
         again = device_id in self.unmarked()
         self.allocations[device_id] = Allocation(id=device_id, resource=resource, at=at, boot_id=self.boot, again=again)
-        write_ledger(self.files, self.allocations.values())
+        self._mark = self._mark._replace(writes=self._mark.writes + 1)
+        write_ledger(self.files, self.allocations.values(), self._mark)
         return True
 
     def starts(self, device_id: str, pod_uid: str) -> bool:

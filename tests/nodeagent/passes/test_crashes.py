@@ -4,7 +4,8 @@ Each scenario is run once to count the effects, then once per effect. The world 
 that a container uses is touched.
 """
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -225,12 +226,79 @@ def test_a_pause_leaves_even_our_own_half_made_instance(make_world: MakeWorld) -
     assert world.found() == ("Ready", "Confirmed")
 
 
+def kept(world: World, devices: Collection[str]) -> set[str]:
+    assert set(devices) <= {instance.uuid for instance in world.gpu().instances}
+    return set(devices)
+
+
 def hold_under_another_id(world: World) -> set[str]:
     (device, *_) = (instance.uuid for instance in world.gpu().instances if instance.uuid)
     world.pod_of_other_plugin(THREE, f"{device}::0", device)
     replace_both(world)
     world.settle()
-    return {device}
+    return kept(world, {device})
+
+
+def hold_by_a_claim(world: World) -> set[str]:
+    (device, *_) = (instance.uuid for instance in world.gpu().instances if instance.uuid)
+    world.pod_of_claim("gpu-0-mig-3g40gb-9-0", device, "record")
+    replace_both(world)
+    world.settle()
+    return kept(world, {device})
+
+
+def outlive_a_deletion(world: World) -> set[str]:
+    """With an endless grace period, and its process ends much later."""
+    key = world.pod(THREE)
+    world.pods[key]["spec"]["terminationGracePeriodSeconds"] = 2**63 - 1
+    return left_and_freed(world, key)
+
+
+def outlive_a_phase(world: World) -> set[str]:
+    key = world.pod(THREE)
+    world.settle(3)
+    world.pods[key]["status"] = {"phase": "Failed", "reason": "NodeLost", "startTime": "t"}
+    world.forget(key)
+    return left_and_freed(world, key, "Failed")
+
+
+def outlive_all_records(world: World) -> set[str]:
+    key = world.pod(THREE)
+    world.settle(3)
+    shutil.rmtree(world.state.root)
+    world.state.plugin.directory.mkdir(parents=True)
+    world.plugin.restart()
+    world.restart()
+    return left_and_freed(world, key)
+
+
+def outlive_a_lost_checkpoint(world: World) -> set[str]:
+    key = world.pod(THREE)
+    world.settle(3)
+    world.kubelet.lose_checkpoint()
+    return left_and_freed(world, key)
+
+
+def left_and_freed(world: World, key: tuple[str, str], phase: str = "") -> set[str]:
+    """It is held until its process ends; what it had is free a while later."""
+    held = set(world.running[key])
+    if not phase:
+        world.force_delete(key, seen_by_driver=False)
+    replace_both(world)
+    world.settle(6)
+    world.clock.now += 7200
+    world.settle(6)
+    world.clock.now += 11
+    world.settle(6)
+    kept(world, held)
+    assert not held & set(world.kubelet.devices[THREE])
+    world.end_container(key)
+    world.settle(2)
+    for _ in range(2):
+        world.clock.now += 61
+        world.settle(6)
+    assert world.layout() == "7g.80gb at 0"
+    return held
 
 
 def replace_a_pod(world: World) -> set[str]:
@@ -245,7 +313,7 @@ def replace_a_pod(world: World) -> set[str]:
     world.settle(10)
     world.finish(key)
     world.settle()
-    return set(world.running[first])
+    return kept(world, world.running[first])
 
 
 def cut_by_hand(world: World) -> set[str]:
@@ -258,10 +326,22 @@ def cut_by_hand(world: World) -> set[str]:
     while not world.by_hand:
         world.settle(1)
     assert "4g.40gb at 0" in world.layout()
-    return world.by_hand
+    return kept(world, world.by_hand)
 
 
-@pytest.mark.parametrize("live", [hold_under_another_id, replace_a_pod, cut_by_hand])
+@pytest.mark.parametrize(
+    "live",
+    [
+        hold_under_another_id,
+        hold_by_a_claim,
+        replace_a_pod,
+        cut_by_hand,
+        outlive_a_deletion,
+        outlive_a_phase,
+        outlive_all_records,
+        outlive_a_lost_checkpoint,
+    ],
+)
 def test_what_is_in_use_is_kept_wherever_the_agent_is_killed(
     make_world: MakeWorld, live: Callable[[World], set[str]]
 ) -> None:
@@ -270,9 +350,7 @@ def test_what_is_in_use_is_kept_wherever_the_agent_is_killed(
         world.settle(4)
         world.effect.done.clear()
         world.effect.kill_after = kill_after
-        in_use = live(world)
-        assert in_use
-        assert in_use <= {instance.uuid for instance in world.gpu().instances}
+        assert live(world)
         return world
 
     effects = len(story(-1).effect.done)

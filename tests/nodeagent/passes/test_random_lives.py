@@ -1,16 +1,22 @@
 """Random lives of a node: what runs is never touched and never given to a second pod, and in the end all is as planned.
 
-Plans change, pods come, end, vanish and return under their names before the watch brings it, pods of another device
-plugin hold devices under its ids, an administrator cuts a GPU right before the agent does, the kubelet loses its
-checkpoint, the agent is killed. The
-world raises TouchedError by itself; here are the invariants that hold after every step, and where it all ends.
+Plans change, pods come, end, vanish and return under their names before the watch brings it, outlive their deletion for
+any time or a phase that says that they have ended, pods of another device plugin hold devices under its ids, an
+administrator cuts a GPU right before the agent does, the kubelet loses its checkpoint, files of the state directory are
+wiped or put back from an earlier copy, agent and plugin are killed. The world fails by itself where something in use is
+destroyed, or two containers have one device; here are the invariants that hold after every step, and where it all ends.
+`python -m tests.nodeagent.passes.test_random_lives` prints how often each of it was tried.
 """
 
+import shutil
+import sys
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.handover.config import DeviceKind
@@ -34,6 +40,9 @@ SECONDS_TO_WITHDRAW = 3.0
 WAIT = [("pass", 4)] * 3
 FORMS = ("{}::0", "{}::10::2", "{}-_-3", "nvidia1/gi2")
 """Ids of other plugins for a device; the last one does not say which it is."""
+LIVES_SECONDS = (5.0, 50.0, 5000.0)
+"""For how long a process outlives its pod."""
+FILES = ("everything", "memory", "ledger", "seen_free", "config")
 CLAIMS = (("List",), ("record",), ("List", "driver's record"))
 """Where it shows that a pod has a device by a claim."""
 
@@ -46,7 +55,11 @@ steps = st.one_of(
     st.tuples(st.just("leave")),
     st.tuples(st.just("pod"), st.sampled_from(RESOURCES)),
     st.tuples(st.just("finish"), st.integers(0, 5)),
-    st.tuples(st.just("force delete"), st.integers(0, 5)),
+    st.tuples(st.just("force delete"), st.integers(0, 5), st.sampled_from(LIVES_SECONDS)),
+    st.tuples(st.just("ended at the API"), st.integers(0, 5), st.sampled_from(LIVES_SECONDS)),
+    st.tuples(st.just("wipe"), st.sampled_from(FILES), st.booleans()),
+    st.tuples(st.just("wipe with a holder"), st.sampled_from(FILES), st.integers(0, 5)),
+    st.tuples(st.just("put back"), st.sampled_from(FILES[1:4]), st.integers(1, 10)),
     st.tuples(st.just("recreate"), st.integers(0, 5), st.integers(0, 3)),
     st.tuples(st.just("other plugin's pod"), st.integers(0, 5), st.sampled_from(FORMS)),
     st.tuples(st.just("claim"), st.integers(0, 5), st.sampled_from(CLAIMS)),
@@ -55,6 +68,9 @@ steps = st.one_of(
     st.tuples(st.just("kill after"), st.integers(1, 8)),
     st.tuples(st.just("pass"), st.integers(1, 4)),
 )
+
+lives = st.lists(steps, min_size=3, max_size=25)
+Step: TypeAlias = tuple[object, ...]
 
 
 class Life:
@@ -68,8 +84,13 @@ class Life:
         self.watch_late_passes = 0
         self.worked_on: set[str] = set()
         """MIG devices that an administrator made and on which a process of theirs runs."""
+        self.copies: list[dict[Path, bytes]] = []
+        """Files of the state directory after each step."""
+        self.lost = ""
+        """Kubelet or agent have lost records: where both have, nothing is left that knows who holds what."""
+        self.tried: Counter[str] = Counter()
 
-    def live(self, step: tuple[object, ...]) -> None:
+    def live(self, step: Step) -> None:
         """One step; afterwards the world goes on for a pass."""
         match step:
             case ("mig", dict() as requested, bool() as counted):
@@ -88,27 +109,84 @@ class Life:
                 self.items.clear()
             case ("kill after", int() as number):
                 self.world.effect.kill_after = len(self.world.effect.done) + number
-            case ("lost checkpoint",):
-                self.world.kubelet.lose_checkpoint()
             case ("recut by hand",):
                 self.world.before_destroy = self._recut
+            case ("lost checkpoint" | "wipe" | "wipe with a holder" | "put back", *_):
+                self._lose(step)
             case _:
                 self._live_as_pod(step)
         if step[0] in ("mig", "mps", "whole", "leave"):
             self.world.apply(*self.items.values())
         for _ in range(step[1] if step[0] == "pass" and isinstance(step[1], int) else 1):
             self.go_on()
+        self.tried[str(step[0])] += 1
+        self.copies.append({path: path.read_bytes() for path in self._files().values() if path.exists()})
 
-    def _live_as_pod(self, step: tuple[object, ...]) -> None:
+    def _lose(self, step: Step) -> None:
+        match step:
+            case ("lost checkpoint",) if self.lost != "records":
+                self.lost = "checkpoint"
+                self.world.kubelet.lose_checkpoint()
+            case ("wipe", str() as what, bool() as restarted):
+                self._wipe(what, restarted=restarted)
+            case ("wipe with a holder", str() as what, int() as number):
+                if self.alive:
+                    self._wipe(what, restarted=True, key=self.alive[number % len(self.alive)])
+            case ("put back", str() as what, int() as ago):
+                self._put_back(what, ago)
+
+    def _files(self) -> dict[str, Path]:
+        state = self.world.state
+        paths = (state.holdings, state.plugin.ledger, state.plugin.seen_free, state.plugin.config)
+        return dict(zip(FILES[1:], paths, strict=True))
+
+    def _wipe(self, what: str, *, restarted: bool, key: tuple[str, str] | None = None) -> None:
+        """`key` is a pod that is deleted by force at the same time."""
+        if self.lost == "checkpoint" and what not in ("seen_free", "config"):
+            return
+        state = self.world.state
+        if what == "everything":
+            shutil.rmtree(state.root)
+            state.plugin.directory.mkdir(parents=True)
+        else:
+            self._files()[what].unlink(missing_ok=True)
+        if what not in ("seen_free", "config"):
+            self.lost = "records"
+        if key is not None:
+            self.alive.remove(key)
+            self._delete(key, LIVES_SECONDS[1])
+        if restarted:
+            self._restart()
+
+    def _put_back(self, what: str, ago: int) -> None:
+        path = self._files()[what]
+        content = self.copies[-ago].get(path) if len(self.copies) >= ago else None
+        if content is not None and (self.lost != "checkpoint" or what == "seen_free"):
+            self.lost = self.lost or ("records" if what != "seen_free" else "")
+            path.write_bytes(content)
+            self._restart()
+
+    def _restart(self) -> None:
+        self.world.plugin.restart()
+        self.world.restart()
+
+    def _delete(self, key: tuple[str, str], lives_seconds: float) -> None:
+        self.world.force_delete(key, seen_by_driver=False)
+        self._outlives(key, lives_seconds)
+
+    def _outlives(self, key: tuple[str, str], lives_seconds: float) -> None:
+        self.orphans.append((key, self.world.clock.now + lives_seconds))
+
+    def _live_as_pod(self, step: Step) -> None:
         match step:
             case ("pod", str() as resource):
                 self._bind(resource)
             case ("finish", int() as number) if self.alive:
                 self.world.finish(self.alive.pop(number % len(self.alive)))
-            case ("force delete", int() as number) if self.alive:
-                key = self.alive.pop(number % len(self.alive))
-                self.world.force_delete(key, seen_by_driver=False)
-                self.orphans.append((key, self.world.clock.now + 50))
+            case ("force delete", int() as number, float() as seconds) if self.alive:
+                self._delete(self.alive.pop(number % len(self.alive)), seconds)
+            case ("ended at the API", int() as number, float() as seconds) if self.alive:
+                self._end_at_api(self.alive.pop(number % len(self.alive)), seconds)
             case ("recreate", int() as number, int() as late_passes) if self.alive:
                 self._recreate(self.alive.pop(number % len(self.alive)), late_passes)
             case ("other plugin's pod", int() as number, str() as form):
@@ -119,16 +197,28 @@ class Life:
                 pass
 
     def _bind(self, resource: str) -> None:
-        key = self.world.pod(resource)
-        if self.world.pods[key]["status"]["phase"] == "Running":
+        taken = self.world.kubelet.given()
+        offered = sorted(name for name, ids in self.world.kubelet.devices.items() if set(ids) - taken)
+        key = self.world.pod(resource if resource in offered else next(iter(offered), resource))
+        if self.world.pods[key]["status"]["phase"] != "Failed":
             self.alive.append(key)
 
     def _recreate(self, key: tuple[str, str], late_passes: int) -> None:
+        if key not in self.world.running or not self.world.kubelet.held[key]:
+            # Nothing says which device it has; or it waits.
+            self._delete(key, LIVES_SECONDS[1])
+            return
         first = self.world.recreate(key)
-        self.orphans.append((first, self.world.clock.now + 50))
+        self._outlives(first, LIVES_SECONDS[1])
         self.watch_late_passes = late_passes
-        if key in self.world.running:
+        if key in self.world.kubelet.known:
             self.alive.append(key)
+
+    def _end_at_api(self, key: tuple[str, str], lives_seconds: float) -> None:
+        """By a client that writes its phase, which the kubelet believes."""
+        self.world.pods[key]["status"] = {"phase": "Failed", "reason": "NodeLost", "startTime": "t"}
+        self.world.forget(key)
+        self._outlives(key, lives_seconds)
 
     def _idle(self) -> dict[str, str]:
         """MIG devices, and the plain GPU, on which nothing runs yet; with the names that the DRA driver gives them."""
@@ -222,6 +312,8 @@ class Life:
 
 
 THREES = {"3g.40gb": 2}
+TRIED: Counter[str] = Counter()
+"""Steps of all lives."""
 
 
 @example([("mig", THREES, False), *WAIT, ("other plugin's pod", 0, "{}::0"), ("mig", {"7g.80gb": 1}, False), *WAIT])
@@ -238,9 +330,21 @@ THREES = {"3g.40gb": 2}
 )
 @example([("mps", [10]), *WAIT, ("pod", RESOURCES[4]), *WAIT, ("lost checkpoint",), *WAIT, ("pod", RESOURCES[4])])
 @example([("mig", THREES, False), *WAIT, ("recut by hand",), ("mig", {"1g.10gb": 1}, False), *WAIT])
+@example([("mig", THREES, False), *WAIT, ("pod", "any"), ("pass", 4), ("wipe with a holder", "everything", 0), *WAIT])
+@example([("pod", "any"), ("pass", 4), ("wipe with a holder", "memory", 0), ("mig", {"7g.80gb": 1}, False), *WAIT])
+@example([("mps", [10]), *WAIT, ("pod", RESOURCES[4]), ("wipe with a holder", "config", 0), ("whole",), *WAIT])
+@example(
+    [("pod", "any"), *WAIT, ("ended at the API", 0, 5000.0), ("mig", {"7g.80gb": 1}, False), *WAIT, ("pod", "any")]
+)
+@example([("pod", "any"), *WAIT, ("force delete", 0, 5000.0), ("put back", "memory", 2), *WAIT, ("pod", "any"), *WAIT])
+@example([("pod", "any"), *WAIT, ("force delete", 0, 50.0), ("put back", "ledger", 5), *WAIT, ("pod", "any"), *WAIT])
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(steps, min_size=3, max_size=25))
-def test_what_runs_is_never_touched_and_finally_all_is_as_planned(lived: list[tuple[object, ...]]) -> None:
+@given(lives)
+def test_what_runs_is_never_touched_and_finally_all_is_as_planned(lived: list[Step]) -> None:
+    live(lived)
+
+
+def live(lived: list[Step]) -> None:
     with TemporaryDirectory() as path:
         life = Life(Path(path))
         try:
@@ -254,6 +358,7 @@ def test_what_runs_is_never_touched_and_finally_all_is_as_planned(lived: list[tu
             life.world.settle(25)
             end(life.world, life.items)
         finally:
+            TRIED.update(life.tried)
             life.world.undo()
 
 
@@ -270,3 +375,10 @@ def end(world: World, items: dict[int, Raw]) -> None:
             assert world.gpu(index).layout.counts() == dict(sorted(requested.items()))
     assert not world.tainted()
     assert list(world.state.journal.glob("*")) == []
+
+
+if __name__ == "__main__":
+    number = int(sys.argv[1]) if sys.argv[1:] else 400
+    drawn = settings(max_examples=number, deadline=None, phases=[Phase.generate], database=None)
+    given(lives)(settings(drawn, suppress_health_check=list(HealthCheck))(live))()
+    print(f"{number} lives:", ", ".join(f"{count} × {name}" for name, count in sorted(TRIED.items())))

@@ -2,7 +2,8 @@
 
 `exchange` takes one pod off and places two others instead, or one other while the first finds another place: the last
 per cent that greedy placing leaves. `consolidate` leaves a GPU as it was where its newcomers all fit on GPUs that
-change anyway. Both are bounded by a count of trials, never by a clock, and never leave fewer pods placed.
+change anyway. `prefer_older` gives the place of one pod to one that came before it. All are bounded by a count of
+trials, never by a clock, and never leave fewer pods placed.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -140,6 +141,43 @@ def consolidate(board: Board, assignments: Sequence[Assignment], steps: int) -> 
             else:
                 in_vain.add(_kind(failed))
     return moved
+
+
+def prefer_older(board: Board, level: Sequence[Assignment], steps: int) -> None:
+    """Pods that may move, in queue order: one that waits takes the place of a later one where no other pod pays for it.
+
+    What is cut already stays with the pod that has it: to destroy it for an older pod would serve none more.
+    """
+    later: dict[Hashable, list[int]] = {}
+    for number, one in enumerate(level):
+        if one.placed and not any(part.ready for _, part in one.taken):
+            later.setdefault((one.shape, *(device.key for device, _ in one.taken)), []).append(number)
+    in_vain: set[int] = set()
+    for number, one in enumerate(level):
+        if one.placed or one.shape in in_vain:
+            continue
+        for numbers in sorted(later.values(), key=_last, reverse=True):
+            if _last(numbers) < number or steps <= 0:
+                break
+            steps -= 1
+            if _replace(board, level[numbers[-1]], one):
+                numbers.pop()
+                break
+        if not one.placed:
+            in_vain.add(one.shape)
+
+
+def _last(numbers: Sequence[int]) -> int:
+    return numbers[-1] if numbers else -1
+
+
+def _replace(board: Board, placed: Assignment, waiting: Assignment) -> bool:
+    node, taken = board.lift(placed)
+    if board.group_of[node] in waiting.groups and board.fits(waiting, node) and board.place_on(waiting, node):
+        board.settle((node,))
+        return True
+    board.put(placed, node, taken)
+    return False
 
 
 def _emptiest_first(device: Device, newcomers: Sequence[Assignment]) -> tuple[int, int, int, int]:

@@ -20,7 +20,7 @@ from controller.planner.board.board import Board
 from controller.planner.board.setup import assignments_of, set_up
 from controller.planner.bound import upper_bound
 from controller.planner.effort import Effort
-from controller.planner.improvement import consolidate
+from controller.planner.improvement import consolidate, prefer_older
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import NodeStock
@@ -177,6 +177,8 @@ def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -
     if consolidate(board, [one for one in placed if not one.constrained], steps):
         for assignment in (one for level in levels for one in level if not one.placed and moves_alone(one)):
             board.place(assignment)
+    for level in levels:
+        prefer_older(board, [one for one in level if moves_alone(one) and not rules.keeps(one)], steps)
     rules.report(PlannerPhase.CONSOLIDATED)
     if reservation is None or not reservation.assignment.placed:
         return reservation

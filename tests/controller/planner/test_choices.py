@@ -113,11 +113,41 @@ def test_selectors_send_pods_where_they_may_go() -> None:
     assert len(result.placed) == 4
 
 
-def test_few_gpus_are_changed() -> None:
-    pending = [pod(f"p{n}", "3g.20gb") for n in range(4)] + [pod("q", "2g.10gb")]
-    result = planned(cluster(server("node-1", *(mig(n) for n in range(8))), pending=pending))
+def test_of_equally_many_pods_the_older_are_placed() -> None:
+    pending = [pod("old", "7g.40gb"), pod("young", "1g.5gb", created=1)]
+    assert names(planned(cluster(server("node-1", mig()), pending=pending))) == ["old"]
+    pending = [pod("young", "7g.40gb", created=1), pod("old", "1g.5gb")]
+    assert names(planned(cluster(server("node-1", mig()), pending=pending))) == ["old"]
 
-    assert result.counts.gpus_changed == 3
+
+def test_older_pod_that_would_cost_two_younger_ones_waits() -> None:
+    """There are three places of 3g; two of them would go for the large pod."""
+    young = [pod(f"young{n}", "3g.20gb", created=3 + n) for n in range(2)]
+    pending = [pod("first", "3g.20gb"), pod("second", "3g.20gb", created=1), pod("old", "7g.40gb", created=2), *young]
+    one_whole = server("node-1", mig(0)), server("node-2", mig(0, used=[("3g.20gb", 4)]))
+    result = planned(cluster(*one_whole, pods=[holder("node-2", "3g.20gb")], pending=pending))
+    assert names(result) == ["first", "second", "young0"]
+
+
+def test_older_pod_takes_no_place_from_one_that_is_more_urgent_or_has_it_already() -> None:
+    old = pod("old", "7g.40gb")
+    urgent = cluster(server("node-1", mig()), pending=[old, pod("urgent", "1g.5gb", created=1, priority=1)])
+    assert names(planned(urgent)) == ["urgent"]
+    idle = cluster(server("node-1", mig(idle=[("1g.5gb", 0)])), pending=[old, pod("young", "1g.5gb", created=1)])
+    assert names(planned(idle)) == ["young"]
+    empty = cluster(server("node-1", mig()), pending=idle.pending)
+    reserved = replace(empty, reservations={"uid-young": "node-1"})
+    assert names(planned(reserved)) == ["young"]
+
+
+def test_older_pod_of_one_level_costs_no_pod_of_the_next() -> None:
+    """In place of the young pod the old one would fill the GPU that the least urgent pod shares."""
+    pending = [
+        pod("old", "7g.40gb", priority=5),
+        pod("young", "3g.20gb", created=1, priority=5),
+        pod("low", "3g.20gb", created=2),
+    ]
+    assert names(planned(cluster(server("node-1", mig()), pending=pending))) == ["low", "young"]
 
 
 def test_idle_partitions_survive_where_others_are_free() -> None:

@@ -37,7 +37,6 @@ def test_every_pod_that_can_be_placed_is_placed(name: str, most: int) -> None:
     assert len(result.placed) == most
 
 
-@pytest.mark.xfail(strict=True, reason="known gap")
 def test_of_two_pods_of_which_one_fits_the_older_is_placed() -> None:
     snapshot = what_if(load_cluster([str(DATA / "hand-tie.json")], KINDS).objects, PlannerOptions()).snapshot
 

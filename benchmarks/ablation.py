@@ -46,7 +46,6 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
     "the grid of prices": ((admission, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
     "balancing node groups": ((split, "_balanced", lambda kinds, _: {k: dict.fromkeys(k, 1 / len(k)) for k in kinds}),),
     "making room in other groups": ((level, "make_room", lambda *_: None),),
-    "few GPUs where all fit": ((level, "_place_on_few_gpus", level._place_new),),
     "placing again": ((level, "_REPEATED", -1),),
 }
 CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]] = {

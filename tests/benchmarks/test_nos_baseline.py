@@ -69,16 +69,6 @@ def test_json_has_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
             "placed after cycle 1, nos 3",
         ),
         ({"nos_multi_cycle": [{"placed_after_each_cycle": [0, 2], "devices_destroyed": 0}]}, "1 partitions destroyed"),
-        (
-            {
-                "nos": {
-                    "pods_placeable": {"Max": 2},
-                    "gpus_changed": {"Min": 0, "Max": 0},
-                    "plan_ms": {"Min": 1, "Max": 2},
-                }
-            },
-            "1 GPUs re-cut by the first plan, nos 0",
-        ),
     ],
 )
 def test_where_our_planner_is_behind_the_exit_code_shows_it(

@@ -43,8 +43,6 @@ class Part(NamedTuple):
     ready: bool = False
 
 
-_LAST = 1 << 40
-"""Above every loss and all free space."""
 NO_PARTS: Mapping[str, tuple[Placement | Share, ...]] = {}
 
 
@@ -123,12 +121,6 @@ class Pool(ABC):
         """Per bucket a heap of (-free CPU of the node, node, position in `devices`), cleaned when it is read."""
         self._orders: dict[str, list[Entry]] = {}
         self._entries: dict[tuple[int, str], Entry | None] = {}
-        self.few = False
-        """All pods fit: few devices are changed, whatever is lost by that."""
-
-    @abstractmethod
-    def space(self, state: int) -> int:
-        """How much a device in this state can still hold, in units that compare devices of one pool."""
 
     @abstractmethod
     def fit(self, state: int, resource: str) -> Fitting | None:
@@ -180,18 +172,9 @@ class Pool(ABC):
             if entry is not None:
                 order.remove(entry)
 
-    def prefer_few(self, few: bool) -> None:
-        """Where all pods fit, change few devices: those that change anyway first, then those that can hold most."""
-        if few != self.few:
-            self.few = few
-            self._rate_again()
-
     def rate(self, fitting: Fitting, key: int) -> Entry:
         """What taking this from a device in bucket `key` costs."""
-        tier = key & 3
-        if self.few and tier != Tier.CHANGED_ANYWAY:
-            return Entry(_LAST - self.space(key >> 2), tier, fitting.regret, key)
-        return Entry(fitting.loss, tier, fitting.regret, key)
+        return Entry(fitting.loss, key & 3, fitting.regret, key)
 
     def _rate_again(self) -> None:
         """What places cost has changed."""

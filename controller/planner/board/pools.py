@@ -26,9 +26,6 @@ class StockPool(Pool):
     def __init__(self, resource: str, reach: Reach) -> None:
         super().__init__((resource,), reach)
 
-    def space(self, state: int) -> int:
-        return state
-
     def fit(self, state: int, resource: str) -> Fitting | None:
         if state <= 0 or resource not in self.serves:
             return None
@@ -90,9 +87,6 @@ class MigPool(Pool):
         regret = spoiled * (self.model.slots + 1) - (state & self._slots).bit_count()
         return Fitting(loss=loss, regret=regret, after=after, part=part)
 
-    def space(self, state: int) -> int:
-        return self.potential(state)
-
     def potential(self, state: int) -> int:
         """Compute slices that demanded profiles can still get from a GPU in this state."""
         return self.table.potential(state, self._demanded)
@@ -132,9 +126,6 @@ class MpsPool(Pool):
     def potential(self, state: int) -> int:
         """The most GB that slices of the demanded sizes can still take; names of sizes are whole GB."""
         return self._fillable[whole_gb(self.free_mib(state) + 1)]
-
-    def space(self, state: int) -> int:
-        return self.free_mib(state)
 
     @staticmethod
     def state_of(free_mib: int, clients: int) -> int:

@@ -130,9 +130,8 @@ class SeveralFinder:
             self._comparisons -= 1
             changes = _gpus_to_change(found)
             loss = sum(fitting.loss for _, fitting in found)
-            cost = (changes, loss) if found[0][0].pool.few else (loss, changes)
-            if best is None or cost < best[0]:
-                best = cost, found
+            if best is None or (loss, changes) < best[0]:
+                best = (loss, changes), found
             if not changes:
                 break
         # Nodes without the partitions will not have them until something is taken off: skip them from now on.

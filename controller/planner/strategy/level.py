@@ -17,11 +17,9 @@ from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.existing_supply import use_ready
 from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.making_room import make_room
-from controller.planner.placement.shares import Scale, measure
+from controller.planner.placement.shares import measure
 from controller.planner.placement.split import split
 
-_ROOMY = 0.8
-"""A group whose GPUs are loaded less than this may be filled GPU by GPU."""
 _REPEATED = 1_000
 """Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
 
@@ -42,18 +40,16 @@ def place_once(board: Board, assignments: Sequence[Assignment]) -> Cost:
     admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
     make_room(admitted, cost)
     for group, found in enumerate(admitted):
-        # Where CPU or memory decides which pods are served, GPUs are not scarce either.
-        roomy = not found.others or _load(found.members, scales[group]) < _ROOMY
-        _place_in_group(board, group, found.members, roomy=roomy)
+        _place_in_group(board, group, found.members)
         rest += [one for one in (*found.members, *found.others) if not one.placed]
     _backfill(board, sorted(rest, key=lambda one: (one.rank, cost(one), one.pod.created, one.pod.key)))
     return cost
 
 
-def _place_in_group(board: Board, group: int, members: Sequence[Assignment], *, roomy: bool) -> None:
+def _place_in_group(board: Board, group: int, members: Sequence[Assignment]) -> None:
     hardest_first = sorted(members, key=_hardness(board))
     left = use_ready(board, group, hardest_first)
-    failed = _place_on_few_gpus(board, group, left) if roomy else _place_new(board, group, left)
+    failed = _place_new(board, group, left)
     if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
         _place_again(board, group, hardest_first, failed)
         several = [one for one in hardest_first if one.demand.single is None]
@@ -86,11 +82,6 @@ def _demand_everywhere(board: Board, resources: Iterable[str]) -> None:
         _demand(board, group, resources)
 
 
-def _load(assignments: Iterable[Assignment], scale: Scale) -> float:
-    """How much of a group's GPUs they need."""
-    return sum(scale.shares(one.demand)[0] for one in assignments)
-
-
 def _hardness(board: Board) -> Callable[[Assignment], tuple[int, int, int, int]]:
     """Sort key: hardest partitions first, several before one, much CPU before little."""
     ranks: dict[Wants, tuple[int, int]] = {}
@@ -102,17 +93,6 @@ def _hardness(board: Board) -> Callable[[Assignment], tuple[int, int, int, int]]
         return (*ranks[wants], -needs.cpu_milli, -needs.memory_bytes)
 
     return key
-
-
-def _place_on_few_gpus(board: Board, group: int, assignments: Sequence[Assignment]) -> list[Assignment]:
-    """Where all fit; if that leaves a pod out, as if GPUs were scarce."""
-    _prefer_few(board, group, True)
-    failed = _place_new(board, group, assignments, all_or_none=True)
-    _prefer_few(board, group, False)
-    if not failed:
-        return []
-    board.clear(assignments)
-    return _place_new(board, group, assignments)
 
 
 def _place_again(board: Board, group: int, assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
@@ -128,23 +108,14 @@ def _place_again(board: Board, group: int, assignments: Sequence[Assignment], fi
         board.restore(assignments, before)
 
 
-def _prefer_few(board: Board, group: int, few: bool) -> None:
-    for pool in board.groups[group].pools:
-        pool.prefer_few(few)
-
-
-def _place_new(
-    board: Board, group: int, assignments: Sequence[Assignment], *, all_or_none: bool = False
-) -> list[Assignment]:
-    """Place in this order; returns those that found no node. `all_or_none`: the first of them ends it."""
+def _place_new(board: Board, group: int, assignments: Sequence[Assignment]) -> list[Assignment]:
+    """Place in this order; returns those that found no node."""
     left = total_wants([one.wants for one in assignments])
     _demand(board, group, left)
     failed = []
     for assignment in assignments:
         if not board.place(assignment, (group,)):
             failed.append(assignment)
-            if all_or_none:
-                break
         done = False
         for resource, count in assignment.wants:
             left[resource] -= count

@@ -1,4 +1,4 @@
-"""Tiny clusters against brute force: most pods level by level, and then little changed and destroyed."""
+"""Tiny clusters against brute force: most pods level by level, and then little destroyed."""
 
 import pytest
 from hypothesis import given, settings
@@ -15,13 +15,13 @@ from tests.drawn import examples
 @settings(max_examples=examples(200))
 @given(tiny_clusters())
 def test_hardly_anything_better_is_possible(snapshot: Snapshot) -> None:
-    """Of 1,200 drawn clusters every one served the most; 9 cost two more than the least, 39 one more."""
+    """Of 1,200 drawn clusters every one served the most; 36 destroyed one more than the least, 3 two, one three."""
     result = plan(snapshot)
 
     check(snapshot, result)
     (served, cost), (most, least) = verdict_of(snapshot, result), best(snapshot)
     assert sum(most) - sum(served) <= 1
-    assert served != most or cost <= least + 2
+    assert served != most or cost <= least + 3
 
 
 THREE = pod("a", "3g.20gb")
@@ -38,7 +38,7 @@ SEVEN = pod("a", "7g.40gb")
                 pending=[THREE],
             ),
             (1,),
-            1,
+            0,
             id="a free place goes before an idle instance",
         ),
         pytest.param(
@@ -47,7 +47,7 @@ SEVEN = pod("a", "7g.40gb")
                 pending=[SEVEN],
             ),
             (1,),
-            2,
+            1,
             id="the fewest idle instances are destroyed",
         ),
         pytest.param(
@@ -56,7 +56,7 @@ SEVEN = pod("a", "7g.40gb")
                 pending=[SEVEN, pod("b", "4g.20gb", created=1), pod("c", "3g.20gb", created=2)],
             ),
             (3,),
-            1,
+            0,
             id="idle instances are used before others are cut",
         ),
         pytest.param(
@@ -69,12 +69,14 @@ SEVEN = pod("a", "7g.40gb")
                 pending=[pod("large", "4g.24gb", priority=10), pod("small", "1g.6gb"), pod("two", "2g.12gb")],
             ),
             (1, 2),
-            2,
+            1,
             id="of alike idle instances a pod counts on the one that is in no pod's way",
         ),
     ],
 )
-def test_all_are_served_for_one_more_than_the_least(snapshot: Snapshot, served: tuple[int, ...], cost: int) -> None:
+def test_all_are_served_and_at_most_one_more_is_destroyed(
+    snapshot: Snapshot, served: tuple[int, ...], cost: int
+) -> None:
     result = plan(snapshot)
 
     check(snapshot, result)

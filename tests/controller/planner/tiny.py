@@ -1,7 +1,7 @@
 """Tiny clusters and the best that can be made of them, by trying everything: no code of the planner is used.
 
 `best` tries every layout of every GPU and every way to assign the pods to nodes. It returns the most pods per priority
-level, compared from the top, and the least that this costs: GPUs changed plus idle instances destroyed.
+level, compared from the top, and the fewest idle instances that have to be destroyed for it.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ def choices(
     for layout in layouts(name):
         if used <= layout:
             offer = Counter(profile for profile, _ in layout - used if profile in requested_profiles)
-            cost = 0 if layout == used | idle else 1 + len(idle - layout)
+            cost = len(idle - layout)
             key = tuple(sorted(offer.items()))
             found[key] = min(cost, found.get(key, cost))
     return {
@@ -114,7 +114,7 @@ def _costs(gpus: Sequence[Mapping[Counts, int]], requested: Counter[str]) -> Ite
 def verdict_of(snapshot: Snapshot, result: PlanningResult) -> Verdict:
     placed = {one.uid for one in result.placed}
     served = [one for one in snapshot.pending if one.uid in placed]
-    return by_level(snapshot, served), result.counts.gpus_changed + result.counts.partitions_destroyed
+    return by_level(snapshot, served), result.counts.partitions_destroyed
 
 
 def by_level(snapshot: Snapshot, served: Sequence[PodView]) -> tuple[int, ...]:

@@ -166,6 +166,8 @@ class ConfigFile:
         before = {device.id for device in self.config.advertised()}
         takes_away = before - {device.id for device in config.advertised()}
         if self._exists and takes_away and not (in_force or overdue):
+            if not self._on_disk():
+                write_config(self._files, self.config)  # what is gone can never be in force
             return False
         write_config(self._files, config)
         self.config, self._exists = config, True

@@ -63,6 +63,8 @@ class NodeGuard:
         self._writer, self._clock = writer, clock
         self._write_allocatable = write_allocatable
         self._tainted_at: float | None = None
+        self._waiting: Mapping[str, int] = {}
+        """Counts of the list that this pass wants to send."""
         self._given_up = False
         """The taint was there for too long, and its change has not ended."""
         self.why = ""
@@ -75,6 +77,7 @@ class NodeGuard:
             return "this Node was not read from the API yet"
         if self._write_allocatable:
             return ""
+        self._waiting = counts
         if lowered(_of_ours(node, ours), counts) and not (node.changing or self._given_up):
             return self._writer.set_taint(True)
         return ""
@@ -95,6 +98,7 @@ class NodeGuard:
         device plugin that is away. Returns why something could not be written.
         """
         self.why = ""
+        waiting, self._waiting = self._waiting, {}
         if node is None:
             return ""
         shown = _of_ours(node, ours)
@@ -103,6 +107,8 @@ class NodeGuard:
         why = "" if all_withdrawn else "whether the kubelet still lists what is withdrawn is not known, or it does"
         if more := lowered(shown, counts):
             why = f"the Node still counts more of {', '.join(more)} than is advertised"
+        elif waiting and (more := lowered(shown, waiting)):
+            why = f"a list with fewer of {', '.join(more)} waits for the device plugin to load the one before"
         return self._bounded(node, why)
 
     def _bounded(self, node: ObservedNode, why: str) -> str:

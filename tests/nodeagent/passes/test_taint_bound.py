@@ -85,3 +85,26 @@ def test_taint_that_is_refused_stalls_the_plan_with_its_cause(halves: World, mon
     run_for(halves, 30.0)
     assert halves.found() == ("Ready", "Confirmed")
     assert halves.condition("Stalled")["status"] == "False"
+
+
+@pytest.mark.parametrize("trouble", ["config.json is gone", "the device plugin is slow"])
+def test_it_stays_while_the_list_that_it_is_for_waits_for_the_one_before(halves: World, trouble: str) -> None:
+    """A taint that comes and goes wakes the agent each time, and spares no pod anything."""
+    if trouble == "config.json is gone":
+        halves.state.plugin.config.unlink()
+    else:
+        halves.plugin.mute = True
+        halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+        halves.run()
+    halves.apply(mig(0, ("7g.80gb", 0)))
+    for _ in range(10):
+        halves.run(0.1)
+    assert halves.effect.done.count("taint True") <= 1
+    if halves.plugin.mute:
+        assert halves.tainted()
+        assert "waits for the device plugin" in halves.condition("Advertised")["message"]
+        halves.plugin.mute = False
+    halves.settle(10)
+    assert halves.found() == ("Ready", "Confirmed")
+    assert halves.effect.done.count("taint True") <= 2
+    assert not halves.tainted()

@@ -55,6 +55,9 @@ def _groups(content: object, warnings: list[str]) -> Iterator[tuple[list[str], l
         groups = [{"models": [name], "allowedGeometries": listed} for name, listed in groups.items()]
     if not isinstance(groups, list):
         raise GeometriesError(f"must be a list of groups of models and allowedGeometries, not {type(content).__name__}")
+    # Of another form altogether, such as HAMi's: to ignore it whole would allow what it was to forbid.
+    if groups and not any(names and listed is not None for names, listed in map(_group, groups)):
+        raise GeometriesError("has no group with models and allowedGeometries, both of them lists")
     for position, group in enumerate(groups):
         names, listed = _group(group)
         if names and listed is not None:

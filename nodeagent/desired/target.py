@@ -151,8 +151,11 @@ def mig_manager_remedy(pod: str) -> str:
 def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | Refused:
     model = gpu.model
     if gpu.mig_mode is MigMode.NOT_SUPPORTED or model is None:
+        # Workstation cards have MIG only while their displays are off.
+        card = "; an RTX PRO card has it once NVIDIA's displaymodeselector has set the mode compute"
+        way = card if "RTX PRO" in gpu.name.upper().replace("-", " ") else ""
         return Refused(
-            reason=Reason.MIG_NOT_SUPPORTED, message=f"{gpu.name} has no MIG: plan mps.slices or whole: {{}}"
+            reason=Reason.MIG_NOT_SUPPORTED, message=f"{gpu.name} has no MIG: plan mps.slices or whole: {{}}{way}"
         )
     if not gpu.mig_enabled:
         pending = " (it is pending until the GPU is reset)" if gpu.mig_mode_pending is MigMode.ENABLED else ""

@@ -65,8 +65,11 @@ def rival(pod: str, sockets: Sequence[str], dra_driver: str) -> str:
     if not (pod or sockets):
         return ""
     found = f"pod {pod}" if pod else f"its socket {sockets[0]} in the kubelet's directory device-plugins is served"
+    of_host = (
+        "; where it is a service of the host (Bottlerocket, EKS Auto Mode, AKS-managed GPU nodes), use other nodes"
+    )
     return (
         f"NVIDIA's device plugin runs on this node ({found}) and hands out the same GPUs, so gpuplan advertises and "
         "changes nothing here: keep its DaemonSet off this node (GPU Operator: label the node "
-        "nvidia.com/gpu.deploy.device-plugin=false)"
+        f"nvidia.com/gpu.deploy.device-plugin=false){'' if pod else of_host}"
     )

@@ -106,6 +106,12 @@ def test_a_file_of_another_form_is_refused(content: object) -> None:
         read_geometries(content)
 
 
+def test_a_file_in_the_form_of_hami_restricts_or_is_refused() -> None:
+    hami = {"nvidia": {"knownMigGeometries": [{"models": ["A30"], "allowedGeometries": [[{"name": "1g.6gb"}]]}]}}
+    with pytest.raises(GeometriesError, match="no group with models and allowedGeometries"):
+        read_geometries(hami)
+
+
 def new_card() -> tuple[ProfileSpec, ...]:
     return (_spec("1g.50gb", 1, 1, (0, 1, 2, 3)), _spec("4g.200gb", 2, 4, (0,)))
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import pytest
@@ -78,3 +79,11 @@ def test_the_message(listed: list[Placed], message: str) -> None:
     found = target_of(*listed)
     assert isinstance(found, Refused)
     assert found.message == message
+
+
+@pytest.mark.parametrize(("name", "named"), [("NVIDIA RTX PRO 6000 Blackwell", True), ("Tesla T4", False)])
+def test_the_way_of_a_workstation_card_to_mig_is_named(name: str, named: bool) -> None:
+    card = replace(GPU, name=name, mig_mode=MigMode.NOT_SUPPORTED)
+    found = target(GpuItem.read(mig(0, ("1g.10gb", 0))), card, ())
+    assert isinstance(found, Refused)
+    assert ("displaymodeselector" in found.message) is named

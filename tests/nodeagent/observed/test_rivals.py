@@ -7,6 +7,7 @@ import pytest
 
 from nodeagent.handover.rival_sockets import rival_sockets
 from nodeagent.observed.pods import parse_pod
+from nodeagent.observed.rivals import rival
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import Raw, mig, mps, operator_pod, started
@@ -199,3 +200,8 @@ def test_a_dra_driver_that_serves_gpus(labels: dict[str, str], path: str, contai
     raw = operator_pod("dra", labels, path)
     raw["spec"]["containers"] = [{"name": container}]
     assert parse_pod(raw).dra_driver is serves
+
+
+def test_a_plugin_without_a_pod_may_be_a_service_of_the_host() -> None:
+    assert "Bottlerocket" in rival("", ("nvidia-gpu.sock",), "")
+    assert "Bottlerocket" not in rival("gpu-operator/nvidia-x", ("nvidia-gpu.sock",), "")

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from kube.latest import LatestVersion
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode
-from nodeagent.observed.pods import NodePod, PodBook
+from nodeagent.observed.pod_book import PodBook
+from nodeagent.observed.pods import NodePod
 
 Key = tuple[str, str]
 """Namespace and name."""

@@ -44,7 +44,8 @@ from nodeagent.observed.fresh import fresh_uids
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
 from nodeagent.observed.node import parse_node
-from nodeagent.observed.pods import PodBook, parse_pod
+from nodeagent.observed.pod_book import PodBook
+from nodeagent.observed.pods import parse_pod
 from nodeagent.observed.processes import Processes
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.publish import StatusFailures, StatusWriter

@@ -35,7 +35,8 @@ from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import DeviceListStrategy, Loaded, write_loaded
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.node import ObservedNode
-from nodeagent.observed.pods import NodePod, PodBook, parse_pod
+from nodeagent.observed.pod_book import PodBook
+from nodeagent.observed.pods import NodePod, parse_pod
 from nodeagent.observed.processes import Processes
 from nodeagent.process import LEAST_PAUSE_SECONDS
 from nodeagent.report.metrics import AgentMetrics

@@ -2,80 +2,28 @@
 
 Takes the readings of each pass, returns `Votes`. It remembers the ids that pods were observed with, because a List that
 lost a pod shows nothing of its containers. It doubts an id that a pod's entry in the List has lost, because that entry
-has no UID and may be that of a new pod of the same name; an answered Allocate until its pod was observed or its time
-ran out; and everything after a record was lost, until the other witnesses have answered. It believes the checkpoint's
-entries of pods that were not observed to end. Must be on disk before anything is destroyed on its evidence.
+has no UID and may be that of a new pod of the same name, and an answered Allocate until its pod was observed or its
+time ran out. It believes the checkpoint's entries of pods that were not observed to end. Must be on disk before
+anything is destroyed on its evidence.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field, TypeAdapter, with_config
 
 from nodeagent.ages import Ages
-from nodeagent.handover.config import NO_LEDGER, Allocation, LedgerMark
-from nodeagent.handover.files import WIRE, Unreadable, identity, read_json, write_json
+from nodeagent.handover.config import Allocation, LedgerMark
 from nodeagent.hardware.gpu_ids import lasts
 from nodeagent.observed.ends import Ends, Gone
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
+from nodeagent.observed.lost_records import LostRecords
+from nodeagent.observed.memory import Holding, Memory, read_memory, write_memory
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
-from nodeagent.observed.usage import Twice, Votes, lists_all_of
+from nodeagent.observed.shared_ids import SharedIds
+from nodeagent.observed.usage import Votes, lists_all_of
 
-log = logging.getLogger(__name__)
-TWICE_SECONDS = 30.0
-"""An ended pod may hold its device for a moment longer at the API than at the kubelet."""
 FORGOTTEN_SECONDS = 2.0
 """A new pod is in watch and List, with its devices, within this time."""
-
-
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """A pod that was observed with devices and not observed to end."""
-
-    uid: str
-    title: Annotated[str, Field(alias="pod")]
-    grace_seconds: int
-    ids: tuple[str, ...]
-    started: bool = False
-    outside: bool = False
-
-    def gone(self) -> NodePod:
-        namespace, _, name = self.title.partition("/")
-        return NodePod(
-            uid=self.uid,
-            namespace=namespace,
-            name=name,
-            grace_seconds=self.grace_seconds,
-            started=self.started,
-            outside=self.outside,
-        )
-
-
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What is on disk."""
-
-    pods: tuple[Holding, ...] = ()
-    answered: dict[str, float]
-    """Ledger entries (id and time) whose pod was observed, or never came."""
-    ended: tuple[str, ...] = ()
-    """UIDs of ended pods that the checkpoint still mentions."""
-    dropped: tuple[Holding, ...] = ()
-    """Ids that pods were observed with before the List showed others under their names."""
-    forgotten: tuple[str, ...] = ()
-    """Ids that the List has lost while the pod that it showed with them lives: the kubelet takes them for free."""
-    boot_id: str = ""
-    ledger: LedgerMark = NO_LEDGER
-    """The one that it belongs to, as of when this was written."""
-    version: Literal[1] = 1
-
-
-_MEMORY = TypeAdapter(Memory)
 
 
 class Holdings:
@@ -85,8 +33,8 @@ class Holdings:
         self._path, self._boot_id = path, boot_id
         self._slack_seconds = slack_seconds
         self._ages = Ages(clock)
-        self._aside = path.with_name(f"{path.name}.unreadable")
-        self._saved = saved = _load(path, self._aside)
+        aside = path.with_name(f"{path.name}.unreadable")
+        self._saved = saved = read_memory(path, aside)
         if "" not in (saved.boot_id, boot_id) and saved.boot_id != boot_id:
             # No container outlives its boot: what one has in this boot the kubelet shows, or its processes. Until
             # these have answered, what is observed now is saved as of no known boot.
@@ -95,11 +43,9 @@ class Holdings:
         self._dropped = {holding.uid: holding for holding in self._saved.dropped}
         self._answered, self._ended = self._saved.answered, self._saved.ended
         self._forgotten = self._saved.forgotten
-        self._mark = self._saved.ledger if self._saved.boot_id == boot_id else None
-        self._alone: dict[str, tuple[float, str]] = {}
-        """UID of the only pod that may have it, by id with the time of the Allocate."""
-        self._settled: set[tuple[str, ...]] = set()
-        """Losses that the witnesses have answered."""
+        mark = self._saved.ledger if self._saved.boot_id == boot_id else None
+        self.records = LostRecords(aside, mark, clock=clock, patience_seconds=self._patience_seconds)
+        self._shared = SharedIds(clock)
         self.problem = ""
         """Why the memory is not on disk; while it is not, nothing may be destroyed on its evidence."""
 
@@ -140,15 +86,14 @@ class Holdings:
                 held.setdefault(device_id, title)
             else:
                 doubtful.setdefault(device_id, why)
-        twice = self._twice(pods, entries)
+        lines = {(uid, i) for uid, holding in self._pods.items() for i in holding.ids}
+        twice = self._shared.twice(pods, lines.union((entry.pod_uid, i) for entry in entries for i in entry.ids))
         self._ages.end_pass()
+        self.records.end_pass()
         self._save()
         left = strays.union(i for uid in ends.left for i in known.get(uid, ()))
-        again = {entry.id: entry.at for entry in allocations if entry.again}
-        self._alone = {i: (at, uid) for i, (at, uid) in self._alone.items() if again.get(i) == at}
-        if believed and pods.synced and not ends.strangers:
-            sure = again.keys() - self._alone.keys() - doubtful.keys() - left
-            self._alone.update({i: (again[i], uid) for i, uid in self._sole(sure, pods, known)})
+        sure = believed and pods.synced and not ends.strangers
+        self._shared.end_pass(allocations, pods, known, sure=sure, unsure={*doubtful, *left}, ended=self._ended)
         return Votes(
             held=held,
             known=known,
@@ -156,34 +101,8 @@ class Holdings:
             forgotten=self._forgotten,
             twice=twice,
             left=left,
-            alone={i: uid for i, (_, uid) in sorted(self._alone.items())},
+            alone=self._shared.alone,
         )
-
-    def _sole(
-        self, ids: Iterable[str], pods: ObservedPods, known: Mapping[str, frozenset[str]]
-    ) -> Iterable[tuple[str, str]]:
-        """Each with the UID of the only pod that any record has with it, if that one lives."""
-        unknown = any(len(known.get(gone.uid, ())) < gone.requested or gone.hidden for gone in pods.vanished)
-        living = {pod.uid for pod in pods.pods if not pod.ended}
-        for i in () if unknown else sorted(ids):
-            uids = {uid for uid, found in known.items() if i in found}.difference(self._ended)
-            if len(uids) == 1 and uids <= living:
-                yield i, uids.pop()
-
-    def _twice(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> Twice:
-        """By memory and checkpoint: a List names no UIDs, and shows a forgotten holder without its devices."""
-        lines = {(entry.pod_uid, i) for entry in checkpoint for i in entry.ids}
-        lines |= {(uid, i) for uid, holding in self._pods.items() for i in holding.ids}
-        lines |= {(pod.uid, i) for pod in pods.pods for i in pod.reported}
-        holders: dict[str, list[NodePod]] = {}
-        for pod in sorted((pod for pod in pods.pods if not pod.ended), key=lambda pod: pod.uid):
-            for i in sorted(i for uid, i in lines if uid == pod.uid and not lasts(i)):
-                holders.setdefault(i, []).append(pod)
-        several = {i: tuple(found) for i, found in sorted(holders.items()) if len(found) > 1}
-        return {
-            i: (found, self._ages.seconds("twice", i, *(pod.uid for pod in found)) >= TWICE_SECONDS)
-            for i, found in several.items()
-        }
 
     def gone(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> tuple[Gone, ...]:
         """The pods that may hold ids although the API does not show them, or shows them as finished."""
@@ -208,36 +127,10 @@ class Holdings:
     def doubts(self, allocations: Iterable[Allocation], ledger: Path, mark: LedgerMark) -> bool:
         """Whether a pod that nothing knows would matter."""
         entries = tuple(allocations)
-        unanswered = any(self._answered.get(e.id) != e.at or (e.again and e.id not in self._alone) for e in entries)
-        return unanswered or bool(self._dropped) or bool(self._losses(ledger, mark))
-
-    def lost(self, ledger: Path, mark: LedgerMark, ends: Ends) -> str:
-        """Why nothing may be believed free: an earlier ledger or memory was lost, and with it holders not in List.
-
-        `ledger` is where the plugin keeps one aside that it could not read. Over once no process of a pod is left that
-        neither API nor kubelet knows; where processes are not seen, after a while. Call it before `votes`, which ends
-        the pass.
-        """
-        for key, what in sorted(self._losses(ledger, mark).items()):
-            if ends.strangers is None and self._ages.seconds("lost", *key) < self._patience_seconds:
-                return f"{what}, and the processes that pods may have left are not seen"
-            if ends.strangers:
-                return f"{what}, and {ends.strangers}"
-            self._settled.add(key)
-        self._mark = mark
-        return ""
-
-    def _losses(self, ledger: Path, mark: LedgerMark) -> dict[tuple[str, ...], str]:
-        records = {ledger: "the device plugin lost its record of Allocates", self._aside: "the agent lost its memory"}
-        found = {
-            (path.name, *map(str, seen)): f"{what}, see {path.name}"
-            for path, what in records.items()
-            if (seen := identity(path)) is not None
-        }
-        if self._mark is None or not mark.follows(self._mark):
-            what = "the agent's memory of holders and the device plugin's record of Allocates are not of one time"
-            found["pair", *map(str, self._mark or ())] = what
-        return {key: what for key, what in found.items() if key not in self._settled}
+        unanswered = any(
+            self._answered.get(e.id) != e.at or (e.again and e.id not in self._shared.alone) for e in entries
+        )
+        return unanswered or bool(self._dropped) or bool(self.records.losses(ledger, mark))
 
     def _save(self) -> None:
         pods = tuple(holding for _, holding in sorted(self._pods.items()))
@@ -248,13 +141,13 @@ class Holdings:
             ended=self._ended,
             dropped=dropped,
             forgotten=self._forgotten,
-            boot_id=self._saved.boot_id if self._mark is None else self._boot_id,
-            ledger=self._mark or self._saved.ledger,
+            boot_id=self._saved.boot_id if self.records.mark is None else self._boot_id,
+            ledger=self.records.mark or self._saved.ledger,
         )
         self.problem = ""
         if memory != self._saved or not self._path.exists():
             try:
-                write_json(self._path, _MEMORY, memory)
+                write_memory(self._path, memory)
             except OSError as error:
                 self.problem = f"the agent's memory of holders cannot be written: {error}"
                 return
@@ -284,15 +177,7 @@ class Holdings:
                 self._hold(pod, ids.union(known.ids if known is not None else ()))
 
     def _hold(self, pod: NodePod, ids: Iterable[str]) -> None:
-        known = self._pods.get(pod.uid)
-        self._pods[pod.uid] = Holding(
-            uid=pod.uid,
-            title=pod.title,
-            grace_seconds=pod.grace_seconds,
-            ids=tuple(sorted(ids)),
-            started=pod.started or (known is not None and known.started),
-            outside=pod.outside,
-        )
+        self._pods[pod.uid] = Holding.of(pod, ids, self._pods.get(pod.uid))
 
     def _note(self, pod: NodePod, listed: Listed) -> None:
         containers = listed.pods[pod.key]
@@ -409,12 +294,3 @@ def _shown(pods: ObservedPods, listed: Listed | NoAnswer) -> frozenset[str] | No
 def _unended(pods: ObservedPods) -> list[NodePod]:
     """Those that vanished before they were observed to end, then those that live."""
     return [*pods.vanished, *(pod for pod in pods.pods if not pod.ended)]
-
-
-def _load(path: Path, aside: Path) -> Memory:
-    """An unreadable file is kept aside, where `lost` finds it after a restart too."""
-    found = read_json(path, _MEMORY)
-    if isinstance(found, Unreadable):
-        log.warning("%s; kept aside as %s, which pods held devices is learnt from the kubelet's List", found, aside)
-        path.replace(aside)
-    return found if isinstance(found, Memory) else Memory(answered={})

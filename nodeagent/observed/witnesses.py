@@ -14,7 +14,8 @@ from nodeagent.hardware.gpu_ids import KNOWN, GpuResources
 from nodeagent.observed.ends import EndBook, Ends
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
-from nodeagent.observed.pods import ObservedPods, PodBook
+from nodeagent.observed.pod_book import PodBook
+from nodeagent.observed.pods import ObservedPods
 from nodeagent.observed.usage import Usage, judge
 
 HIDDEN_PROCESSES = (
@@ -100,7 +101,7 @@ class Witnesses:
         )
         book.end(ends.ended)
         pods = book.observed()
-        lost = "" if too_early else self._holdings.lost(lost_ledger, mark, ends)
+        lost = "" if too_early else self._holdings.records.lost(lost_ledger, mark, ends)
         votes = self._holdings.votes(pods, listed, handed_out, checkpoint, ends, believed=not (too_early or lost))
         return Witnessed(
             allocatable=allocatable,

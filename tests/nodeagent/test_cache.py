@@ -9,7 +9,8 @@ from kube.latest import LatestVersion
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode, parse_node
-from nodeagent.observed.pods import NodePod, PodBook
+from nodeagent.observed.pod_book import PodBook
+from nodeagent.observed.pods import NodePod
 from tests.clock import Clock
 
 

@@ -18,7 +18,8 @@ from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.node import parse_node
-from nodeagent.observed.pods import PodBook, parse_pod
+from nodeagent.observed.pod_book import PodBook
+from nodeagent.observed.pods import parse_pod
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.reporter import Reporter
 from nodeagent.report.status import AgentFacts

@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.cache import NodeCache
 from nodeagent.observed.node import ObservedNode, parse_node
-from nodeagent.observed.pods import PodBook
+from nodeagent.observed.pod_book import PodBook
 from tests.clock import Clock
 
 WRITTEN = "2026-01-01T00:00:10Z"

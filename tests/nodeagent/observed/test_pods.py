@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from nodeagent.observed.pods import PodBook, parse_pod
+from nodeagent.observed.pod_book import PodBook
+from nodeagent.observed.pods import parse_pod
 from tests.builders import objects
 from tests.clock import Clock
 from tests.nodeagent.items import RUNNING, Raw, started

@@ -1,0 +1,57 @@
+"""Knows when records of holders were lost, and until when everything is doubted for it.
+
+Takes the marks of the device plugin's ledger and of the agent's memory, and the files that were kept aside; returns why
+nothing may be believed free. A pair of records that is not of one time is lost, too. Over once the witnesses of the end
+have answered; a loss is never settled by what is not read.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nodeagent.ages import Ages
+from nodeagent.handover.config import LedgerMark
+from nodeagent.handover.files import identity
+from nodeagent.observed.ends import Ends
+
+
+class LostRecords:
+    """Of one agent."""
+
+    def __init__(
+        self, aside: Path, mark: LedgerMark | None, *, clock: Callable[[], float], patience_seconds: float
+    ) -> None:
+        """`aside` is where an unreadable memory is kept; `mark` is the ledger's, as the memory of this boot has it."""
+        self._aside, self.mark, self._patience_seconds = aside, mark, patience_seconds
+        self._ages = Ages(clock)
+        self._settled: set[tuple[str, ...]] = set()
+        """Losses that the witnesses have answered."""
+
+    def end_pass(self) -> None:
+        self._ages.end_pass()
+
+    def lost(self, ledger: Path, mark: LedgerMark, ends: Ends) -> str:
+        """Why nothing may be believed free: an earlier ledger or memory was lost, and with it holders not in List.
+
+        `ledger` is where the plugin keeps one aside that it could not read. Over once no process of a pod is left that
+        neither API nor kubelet knows; where processes are not seen, after a while.
+        """
+        for key, what in sorted(self.losses(ledger, mark).items()):
+            if ends.strangers is None and self._ages.seconds("lost", *key) < self._patience_seconds:
+                return f"{what}, and the processes that pods may have left are not seen"
+            if ends.strangers:
+                return f"{what}, and {ends.strangers}"
+            self._settled.add(key)
+        self.mark = mark
+        return ""
+
+    def losses(self, ledger: Path, mark: LedgerMark) -> dict[tuple[str, ...], str]:
+        records = {ledger: "the device plugin lost its record of Allocates", self._aside: "the agent lost its memory"}
+        found = {
+            (path.name, *map(str, seen)): f"{what}, see {path.name}"
+            for path, what in records.items()
+            if (seen := identity(path)) is not None
+        }
+        if self.mark is None or not mark.follows(self.mark):
+            what = "the agent's memory of holders and the device plugin's record of Allocates are not of one time"
+            found["pair", *map(str, self.mark or ())] = what
+        return {key: what for key, what in found.items() if key not in self._settled}

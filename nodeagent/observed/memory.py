@@ -1,0 +1,91 @@
+"""The agent's memory of holders as it is on disk: `holdings.json` in the state directory.
+
+Read once, when the agent starts, and written by `holdings` alone. A file that cannot be read is kept aside, so that its
+loss is known. Decides nothing.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, with_config
+
+from nodeagent.handover.config import NO_LEDGER, LedgerMark
+from nodeagent.handover.files import WIRE, Unreadable, read_json, write_json
+from nodeagent.observed.pods import NodePod
+
+log = logging.getLogger(__name__)
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A pod that was observed with devices and not observed to end."""
+
+    uid: str
+    title: Annotated[str, Field(alias="pod")]
+    grace_seconds: int
+    ids: tuple[str, ...]
+    started: bool = False
+    outside: bool = False
+
+    @classmethod
+    def of(cls, pod: NodePod, ids: Iterable[str], before: "Holding | None") -> "Holding":
+        return cls(
+            uid=pod.uid,
+            title=pod.title,
+            grace_seconds=pod.grace_seconds,
+            ids=tuple(sorted(ids)),
+            started=pod.started or (before is not None and before.started),
+            outside=pod.outside,
+        )
+
+    def gone(self) -> NodePod:
+        namespace, _, name = self.title.partition("/")
+        return NodePod(
+            uid=self.uid,
+            namespace=namespace,
+            name=name,
+            grace_seconds=self.grace_seconds,
+            started=self.started,
+            outside=self.outside,
+        )
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What is on disk."""
+
+    pods: tuple[Holding, ...] = ()
+    answered: dict[str, float]
+    """Ledger entries (id and time) whose pod was observed, or never came."""
+    ended: tuple[str, ...] = ()
+    """UIDs of ended pods that the checkpoint still mentions."""
+    dropped: tuple[Holding, ...] = ()
+    """Ids that pods were observed with before the List showed others under their names."""
+    forgotten: tuple[str, ...] = ()
+    """Ids that the List has lost while the pod that it showed with them lives: the kubelet takes them for free."""
+    boot_id: str = ""
+    ledger: LedgerMark = NO_LEDGER
+    """The one that it belongs to, as of when this was written."""
+    version: Literal[1] = 1
+
+
+_MEMORY = TypeAdapter(Memory)
+
+
+def read_memory(path: Path, aside: Path) -> Memory:
+    """An unreadable file is kept aside, where `lost_records` finds it after a restart too."""
+    found = read_json(path, _MEMORY)
+    if isinstance(found, Unreadable):
+        log.warning("%s; kept aside as %s, which pods held devices is learnt from the kubelet's List", found, aside)
+        path.replace(aside)
+    return found if isinstance(found, Memory) else Memory(answered={})
+
+
+def write_memory(path: Path, memory: Memory) -> None:
+    """Raises OSError."""
+    write_json(path, _MEMORY, memory)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from controller.explanation.blockers import Candidate, blocking
 from controller.explanation.capability import alike, could_give, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
-from controller.explanation.filtered import cordoned, kept_off, kept_off_by_others
+from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, kept_off_by_others
 from controller.explanation.gangs import about_broken, about_incomplete
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
@@ -129,6 +129,8 @@ class _Explainer:
         return found._replace(detail=f"{found.detail} {hint}".strip())
 
     def _answer(self, assignment: Assignment) -> Answer:
+        if self._groups.unexamined(assignment.pod):
+            return NO_WORK_LEFT
         wants = assignment.wants
         able = self._able_nodes(wants)
         if not able.nodes:

@@ -16,6 +16,11 @@ from controller.planner.inventory.node_groups import IGNORED_TAINTS
 from controller.planner.placement.constrained import NOT_EXAMINED
 from controller.simulator import TOO_MUCH, VOLUME_FILTERS, Misfit, untolerated
 
+NO_WORK_LEFT = Answer(
+    UnplacedReason.NO_CAPACITY,
+    "The planning pass had no work left to examine this pod on every node. Wait, or ask an administrator to check in "
+    "the controller's log which pods took most.",
+)
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "(.+)" not found')
 
 
@@ -64,11 +69,7 @@ def kept_off_by_others(nodes: int, reasons: Mapping[str, int], which: str = "eve
             "nothing is planned for it. Use fewer terms, and In with few values in place of NotIn and Exists.",
         )
     if NOT_EXAMINED.message in reasons:
-        return Answer(
-            UnplacedReason.NO_CAPACITY,
-            "The planning pass had no work left to examine this pod on every node. Wait, or ask an administrator to "
-            "check in the controller's log which pods took most.",
-        )
+        return NO_WORK_LEFT
     words = {reason: count for reason, count in reasons.items() if count}
     lacking = next((found[1] for reason in sorted(words) if (found := _NO_CLAIM.fullmatch(reason))), None)
     remedy = "Change the pod's affinity, topology spread constraints or volumes."

@@ -40,7 +40,7 @@ class Effort:
         self._kept = 0
         """For namespaces that wait: what is left of their shares."""
         self._by_pod: Counter[str] = Counter()
-        self._late = False
+        self._late = self._cut = False
         self._tries = 0
 
     def start(self, size: int) -> None:
@@ -64,9 +64,12 @@ class Effort:
 
     def may(self, namespace: str) -> bool:
         """Whether a pod of the namespace may be examined further."""
-        if self.over():
-            return False
-        return self._unused(namespace) > 0 or self._left - self._later > self._kept
+        return not self.over() and self.affords(namespace)
+
+    def affords(self, namespace: str) -> bool:
+        """The same, whatever the clock says."""
+        left = self._left - self._later
+        return left > 0 and (self._unused(namespace) > 0 or left > self._kept)
 
     def spend(self, pod: PodView, work: int) -> None:
         unused = self._unused(pod.namespace)
@@ -74,6 +77,10 @@ class Effort:
         self._kept -= unused - self._unused(pod.namespace)
         self._left -= work
         self._by_pod[f"{pod.namespace}/{pod.name}"] += work
+
+    def cut(self) -> None:
+        """Some pod is not examined at all."""
+        self._cut = True
 
     def over(self) -> bool:
         """Nothing is left, or no time."""
@@ -89,7 +96,7 @@ class Effort:
         """What ended the pass before all pods were examined."""
         if self._late:
             return CutShort.TIME
-        return CutShort.WORK if self._left <= 0 or self._tries > _UNHURRIED else None
+        return CutShort.WORK if self._cut or self._left <= 0 or self._tries > _UNHURRIED else None
 
     def remarks(self) -> tuple[str, ...]:
         """For the log: that the pass was cut short, and what took most."""

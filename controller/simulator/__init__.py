@@ -11,7 +11,7 @@ from controller.simulator.attempts import TOO_MUCH, Attempt
 from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import compared, fails_always, filter_node, filter_pod, filter_room
 from controller.simulator.relabel import expected_after
-from controller.simulator.selectors import matches_node, named_nodes, selects, tolerates, untolerated
+from controller.simulator.selectors import matches_node, named_nodes, selects, tolerates, tried_on_each, untolerated
 from controller.simulator.usage import Usage
 from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict, misfit
 from controller.simulator.volumes import VOLUME_FILTERS, VolumeState, settled_refusal, settled_volumes
@@ -41,5 +41,6 @@ __all__ = [
     "settled_refusal",
     "settled_volumes",
     "tolerates",
+    "tried_on_each",
     "untolerated",
 ]

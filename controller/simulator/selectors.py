@@ -62,14 +62,24 @@ def matches_terms(terms: tuple[NodeSelectorTerm, ...], node: NodeView) -> bool:
     """One of the terms is enough; without any, no node matches."""
     if len(terms) <= _FEW_TERMS:
         return any(_term_matches(term, node) for term in terms)
+    index = _index(terms)
+    pairs = (None, (NODE_NAME_FIELD, node.name), *node.labels.items())
+    return any(_term_matches(term, node) for pair in pairs for term in index.get(pair, ()))
+
+
+def _index(terms: tuple[NodeSelectorTerm, ...]) -> _TermsByLabel:
     known = _indexes.get(id(terms))
     if known is None or known[0] is not terms:
         if len(_indexes) >= _KEPT_INDEXES:
             _indexes.pop(next(iter(_indexes)))
         known = _indexes[id(terms)] = (terms, _by_label(terms))
-    index = known[1]
-    pairs = (None, (NODE_NAME_FIELD, node.name), *node.labels.items())
-    return any(_term_matches(term, node) for pair in pairs for term in index.get(pair, ()))
+    return known[1]
+
+
+def tried_on_each(terms: tuple[NodeSelectorTerm, ...]) -> int:
+    """How many requirements may have to be tried on every node, whatever its labels are."""
+    found = terms if len(terms) <= _FEW_TERMS else _index(terms).get(None, ())
+    return sum(len(term.labels) + len(term.fields) for term in found)
 
 
 def _by_label(terms: Iterable[NodeSelectorTerm]) -> _TermsByLabel:

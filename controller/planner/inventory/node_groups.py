@@ -3,9 +3,11 @@
 Takes nodes and pods, returns group numbers per node and, per pod, the groups whose nodes pass kube-scheduler's filters
 on the node object, labelled as they will be once they are cut, and reach its bound volumes. Filters run once per kind
 of pod and kind of node, never per pair: of a node's labels only those count that some selector names. Our own taint of
-a node in change is ignored.
+a node in change is ignored. What that takes is paid for: where a pass has no work left, a kind with costly rules, or
+one of very many, is not examined, and may use no node.
 """
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -21,6 +23,7 @@ from controller.model.scheduling import (
     SchedulingContext,
 )
 from controller.model.views import NodeView, PodView
+from controller.planner.effort import Effort
 from controller.simulator import (
     Misfit,
     VolumeState,
@@ -29,6 +32,7 @@ from controller.simulator import (
     named_nodes,
     settled_refusal,
     settled_volumes,
+    tried_on_each,
 )
 from crds.v1alpha1.names import TAINT_CHANGING
 from partitioning.resources import MpsRequest
@@ -36,6 +40,8 @@ from partitioning.resources import MpsRequest
 IGNORED_TAINTS = frozenset({TAINT_CHANGING})
 """Set by the agent while partitions are withdrawn, and removed by it: no reason not to plan a pod there."""
 NO_PROFILES: SchedulerProfiles = {}
+_ALWAYS = 20
+"""So many kinds of each namespace are examined in any case, unless their rules are costly."""
 _NO_VOLUMES = VolumeState()
 
 
@@ -49,45 +55,95 @@ class NodeGroups:
         profiles: SchedulerProfiles = NO_PROFILES,
         relabelled: Collection[str] = frozenset(),
         context: SchedulingContext = NO_CONTEXT,
+        *,
+        effort: Effort | None = None,
     ) -> None:
         """`relabelled`: names of nodes whose device plugin changes their labels when they begin to share GPUs."""
         self._profiles, self._relabelled = profiles, relabelled
+        self._effort = effort or Effort()
         self._volumes: dict[str, VolumeState] = {}
         """Of pods, by uid, whose volumes groups take into account."""
-        kinds: dict[Hashable, PodView] = {}
+        self._samples: list[PodView] = []
+        numbered: dict[Hashable, int] = {}
+        self._kinds: dict[str, int] = {}
+        """By uid of the pod: to compare rules may take long."""
         for pod in pods:
             state = settled_volumes(pod, self._profile_of(pod), context) if pod.volumes else None
             if state is not None:
                 self._volumes[pod.uid] = state
-            kinds.setdefault(self._constraints_of(pod), pod)
-        samples = list(kinds.values())
+            constraints = self._constraints_of(pod)
+            self._kinds[pod.uid] = kind = numbered.setdefault(constraints, len(numbered))
+            if kind == len(self._samples):
+                self._samples.append(pod)
+        samples = self._samples
         keys, by_name = _selected_labels(samples, map(self._volumes_of, samples), profiles)
-        tied, free = _tied(samples, profiles)
+        unlike: dict[Hashable, int] = {}
+        facts_of = [
+            unlike.setdefault((_facts(node, keys, by_name), node.name in relabelled), len(unlike)) for node in nodes
+        ]
+        self._nodes = {number: node for node, number in zip(reversed(nodes), reversed(facts_of), strict=True)}
+        self._by_name = {node.name: number for node, number in zip(nodes, facts_of, strict=True)}
+        self._given = {node.name: node for node in nodes}
+        self._known: dict[int, list[Misfit | None]] = {}
+        """By kind, what each of the unlike nodes answers: thousands of nodes are alike."""
+        self._able: list[list[int]] = [[] for _ in unlike]
+        self._unexamined = self._examine()
         numbers: dict[tuple[int, ...], int] = {}
         """Of groups, by the kinds that may use their nodes."""
-        number_of_facts: dict[Hashable, int] = {}
-        self.group_of: list[int] = []
-        for node in nodes:
-            facts = (_facts(node, keys, by_name), node.name in relabelled)
-            if facts not in number_of_facts:
-                able = tuple(
-                    kind
-                    for kind in sorted([*free, *tied.get(node.name, ())])
-                    if self.why_not(samples[kind], node) is None
-                )
-                number_of_facts[facts] = numbers.setdefault(able, len(numbers)) if able else -1
-            self.group_of.append(number_of_facts[facts])
+        number_of = [numbers.setdefault(tuple(sorted(able)), len(numbers)) if able else -1 for able in self._able]
+        self.group_of = [number_of[facts] for facts in facts_of]
         self.count = len(numbers)
-        allowed: list[list[int]] = [[] for _ in kinds]
+        allowed: list[list[int]] = [[] for _ in samples]
         for able, number in numbers.items():
             for kind in able:
                 allowed[kind].append(number)
         self._allowed = [tuple(found) for found in allowed]
-        self._kinds = {kind: position for position, kind in enumerate(kinds)}
+
+    def _examine(self) -> frozenset[int]:
+        """Hold each kind against unlike nodes; returns those for which there was no work left."""
+        simple: Counter[str] = Counter()
+        others: list[int] = []
+        for kind, pod in enumerate(self._samples):
+            simple[pod.namespace] += _cost(pod) == 1
+            if _cost(pod) > 1 or simple[pod.namespace] > _ALWAYS:
+                others.append(kind)
+            else:
+                self._examined(kind, always=True)
+        self._effort.begin(Counter(self._samples[kind].namespace for kind in others), half=True)
+        later = [kind for kind in others if not self._examined(kind)]
+        left = frozenset([kind for kind in later if not self._examined(kind)])
+        if left:
+            self._effort.cut()
+        return left
+
+    def _examined(self, kind: int, *, always: bool = False) -> bool:
+        """Find the nodes that it may use; False where its namespace has no work left for that."""
+        pod = self._samples[kind]
+        cost, found = _cost(pod), list[Misfit | None]()
+        filters = (*self._profile_of(pod).filters, *self._profile_of(pod).prefilters)
+        names = named_nodes(pod) if "NodeAffinity" in filters else None  # a pod of a DaemonSet names one
+        known = self._by_name
+        places = range(len(self._able)) if names is None else sorted(known[name] for name in names & known.keys())
+        for place in places:
+            if not always and not self._effort.affords(pod.namespace):
+                return False
+            self._effort.spend(pod, cost)
+            found.append(self._refusal(pod, self._nodes[place]))
+        for place, refusal in zip(places, found, strict=True):
+            if refusal is None:
+                self._able[place].append(kind)
+        if names is None:
+            self._known[kind] = found
+        self._effort.done(pod.namespace)
+        return True
+
+    def unexamined(self, pod: PodView) -> bool:
+        """There was no work left to find out which nodes it may use."""
+        return self.kind_of(pod) in self._unexamined
 
     def kind_of(self, pod: PodView) -> int:
         """A number: pods of one kind may use the same nodes."""
-        return self._kinds[self._constraints_of(pod)]
+        return self._kinds[pod.uid]
 
     def allowed(self, kind: int) -> tuple[int, ...]:
         """The groups that pods of a kind may use, in rising order."""
@@ -95,6 +151,13 @@ class NodeGroups:
 
     def why_not(self, pod: PodView, node: NodeView) -> Misfit | None:
         """What keeps a pod off a node whatever else runs there; None: nothing, as the node will be once it is cut."""
+        known = self._known.get(self._kinds.get(pod.uid, -1))
+        place = self._by_name.get(node.name, -1)
+        if known is not None and place >= 0 and self._given.get(node.name) is node:
+            return known[place]
+        return self._refusal(pod, node)
+
+    def _refusal(self, pod: PodView, node: NodeView) -> Misfit | None:
         refusal = why_not(pod, node, self._profiles, relabels=node.name in self._relabelled)
         return refusal or settled_refusal(node, self._volumes_of(pod), self._profile_of(pod))
 
@@ -114,18 +177,10 @@ class NodeGroups:
         return self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
 
 
-def _tied(pods: Iterable[PodView], profiles: SchedulerProfiles) -> tuple[dict[str, list[int]], list[int]]:
-    """Positions of pods by the nodes that their affinity names, as those of a DaemonSet do, and of all other pods."""
-    tied: dict[str, list[int]] = {}
-    free: list[int] = []
-    for position, pod in enumerate(pods):
-        profile = profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
-        names = named_nodes(pod) if "NodeAffinity" in (*profile.filters, *profile.prefilters) else None
-        if names is None:
-            free.append(position)
-        for name in names or ():
-            tied.setdefault(name, []).append(position)
-    return tied, free
+def _cost(pod: PodView) -> int:
+    """Of a filter on one node."""
+    terms = tried_on_each(pod.node_affinity) // 8 if pod.node_affinity else 0
+    return 1 + (len(pod.node_selector) + len(pod.tolerations)) // 64 + terms
 
 
 def why_not(

@@ -8,7 +8,13 @@ import pytest
 
 from controller.model.reasons import UnplacedReason
 from controller.model.results import CutShort, PlanningResult
-from controller.model.scheduling import LabelSelector, PodAffinityTerm, Requirement, SchedulingContext
+from controller.model.scheduling import (
+    LabelSelector,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    Requirement,
+    SchedulingContext,
+)
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from controller.planner import effort
@@ -92,6 +98,44 @@ def test_the_same_snapshot_has_the_same_plan_where_work_is_used_up(small: None) 
     pending = [*(hostile(number) for number in range(60)), *(ordinary(number) for number in range(4))]
 
     assert plan(crowded(pending)) == plan(crowded(pending))
+
+
+def choosy(number: int, namespace: str = "bad", terms: int = 400) -> PodView:
+    """Unlike every other one by its node affinity, of which every term is tried on each node."""
+    absent = [
+        NodeSelectorTerm(labels=(Requirement(key=f"no-{number}-{one}", operator="Exists"),)) for one in range(terms)
+    ]
+    here = NodeSelectorTerm(labels=(Requirement(key=HOST, operator="Exists"),))
+    return replaced(pod(f"{namespace}-{number:04}", "1g.5gb", namespace=namespace), node_affinity=(*absent, here))
+
+
+def test_node_affinity_is_paid_for_and_takes_nothing_of_other_namespaces(small: None) -> None:
+    good = [choosy(number, "good", terms=20) for number in range(4)]
+    result = plan(crowded([*(choosy(number) for number in range(100)), *good]))
+
+    assert {placed.key for placed in result.placed if placed.key[0] == "good"} == {one.key for one in good}
+    assert result.cut_short is CutShort.WORK
+    assert "bad/bad-0" in result.remarks[0]
+    missed = {one.message.partition(".")[0] for one in result.unplaced if one.key[0] == "bad"}
+    assert "The planning pass had no work left to examine this pod on every node" in missed
+
+
+def test_plain_pods_are_examined_although_all_work_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Effort.__init__, "__defaults__", (0, effort.never))
+    plain = [pod(f"plain-{number}", "1g.5gb") for number in range(4)]
+    only = pod("only", "1g.5gb", selector={HOST: "node-2"})
+
+    assert len(plan(crowded([*plain, only])).placed) == 5
+
+
+def test_terms_that_a_label_tells_apart_cost_no_more_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    def named(terms: int) -> PodView:
+        hosts = [Requirement(key=HOST, operator="In", values=(f"x{one}",)) for one in range(terms)]
+        return replaced(pod("p", "1g.5gb"), node_affinity=tuple(NodeSelectorTerm(labels=(one,)) for one in hosts))
+
+    few, many = spent(crowded([named(4)]), monkeypatch), spent(crowded([named(4_000)]), monkeypatch)
+
+    assert 0 < many <= few < spent(crowded([choosy(1)]), monkeypatch)
 
 
 def spent(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> int:

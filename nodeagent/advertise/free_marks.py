@@ -3,7 +3,7 @@
 Takes an observation, in which the ledger was read before every witness; an Allocate that came later has another time,
 and is not marked. Must run before anything is destroyed on the same observation, and never mark what is not free by all
 witnesses: the plugin lists a marked device to a kubelet that may have forgotten its holder. What it says of a pod that
-alone has a device stays: the next holder is another pod.
+alone has a device stays until the device is handed out again.
 """
 
 import logging
@@ -31,7 +31,8 @@ class FreeMarks:
             # A process may have come since the earlier reading.
             free = _free(afresh(observation), free)
         marks.update({i: latest[i] for i in free})
-        alone = {i: uid for i, uid in (before.alone or {}).items() if i in latest} | dict(observation.usage.alone)
+        said = {i: named for i, named in (before.alone or {}).items() if named[1] == latest.get(i)}
+        alone = said | dict(observation.usage.alone)
         if SeenFree(allocations=marks, alone=alone) != before:
             try:
                 write_seen_free(self._files, marks, alone)

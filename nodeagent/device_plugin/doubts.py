@@ -46,11 +46,12 @@ class Doubts:
 
     def shared(self, ids: Collection[str]) -> str:
         """The first one that an earlier pod may still have, by what the agent says; from any thread."""
-        again = sorted(entry.id for entry in self._ledger.of_this_boot() if entry.again and entry.id in ids)
+        again = {entry.id: entry.at for entry in self._ledger.of_this_boot() if entry.again and entry.id in ids}
         if not again or (alone := read_seen_free(self._files).alone) is None:
             return ""
+        named = {i: {uid} for i, (uid, at) in alone.items() if again.get(i) == at}
         pods = self._pods()
-        return next((i for i in again if pods.get(i) != {alone.get(i)}), "")
+        return next((i for i in sorted(again) if i not in named or pods.get(i) != named[i]), "")
 
     def unmarked(self) -> frozenset[str]:
         """What was handed out in this boot, and not seen free since. From any thread."""

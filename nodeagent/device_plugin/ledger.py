@@ -38,11 +38,12 @@ class Ledger:
     def record(self, resource: str, ids: Collection[str], unmarked: Collection[str] = ()) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out.
 
-        `unmarked` are the ids that may still have an earlier holder.
+        `unmarked` are the ids that may still have an earlier holder, as may those of a record that was kept aside.
         """
-        now, boot = self._clock(), self._boot_id
+        now, boot, lost = self._clock(), self._boot_id, self._files.lost_ledger.exists()
         with self._lock:
-            new = {i: Allocation(id=i, resource=resource, at=now, boot_id=boot, again=i in unmarked) for i in ids}
+            doubted = {i for i in ids if i in unmarked or (lost and i not in self._latest)}
+            new = {i: Allocation(id=i, resource=resource, at=now, boot_id=boot, again=i in doubted) for i in ids}
             self._write({**self._latest, **new})
 
     def probe(self) -> None:

@@ -141,7 +141,9 @@ class PluginService:
         # Slices of a GPU whose daemon was not checked yet start unhealthy: no pod may get one before it answers.
         self._lists.replace(config.in_boot(self._boot_id), unready=self._daemons.unready(), named=self._named(config))
         self._reader.accept(config)
-        self._ledger.forget({*config.withdrawn, *(device.id for device in config.devices)})
+        # An earlier holder may outlive every config that names its device.
+        named = {*config.withdrawn, *(device.id for device in config.devices)}
+        self._ledger.forget(named | self._doubts.unmarked())
 
     def _named(self, config: PluginConfig) -> frozenset[str] | None:
         """The devices that the container runtime can resolve; read after the config, before which it was written."""

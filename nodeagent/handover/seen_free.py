@@ -2,8 +2,8 @@
 
 Which devices were seen free since they were handed out, by device id with the time that the ledger has: a later
 Allocate of the same id is another one, and has no mark. And which pod alone has a device that was handed out again
-before it was seen free, by device id with the UID that the kubelet has. Written by the agent alone. A file that cannot
-be read says nothing. Decides nothing.
+before it was seen free, by device id with the UID that the kubelet has and that time: a static pod's UID comes again.
+Written by the agent alone. A file that cannot be read says nothing. Decides nothing.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class SeenFree:
     """The file. Times are epoch seconds."""
 
     allocations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    alone: Mapping[str, str] | None = None
+    alone: Mapping[str, tuple[str, float]] | None = None
     """None: an agent that does not say it."""
     version: Literal[1] = 1
 
@@ -31,7 +31,9 @@ class SeenFree:
 _SEEN_FREE = TypeAdapter(SeenFree)
 
 
-def write_seen_free(files: PluginFiles, allocations: Mapping[str, float], alone: Mapping[str, str]) -> None:
+def write_seen_free(
+    files: PluginFiles, allocations: Mapping[str, float], alone: Mapping[str, tuple[str, float]]
+) -> None:
     """Raises OSError."""
     body = SeenFree(allocations=dict(sorted(allocations.items())), alone=dict(sorted(alone.items())))
     write_json(files.seen_free, _SEEN_FREE, body)
@@ -39,4 +41,4 @@ def write_seen_free(files: PluginFiles, allocations: Mapping[str, float], alone:
 
 def read_seen_free(files: PluginFiles) -> SeenFree:
     found = read_json(files.seen_free, _SEEN_FREE)
-    return found if isinstance(found, SeenFree) else SeenFree()
+    return found if isinstance(found, SeenFree) else SeenFree(alone={} if found is not None else None)

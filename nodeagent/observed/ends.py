@@ -45,13 +45,10 @@ class Gone:
 
     pod: NodePod
     ids: frozenset[str] = frozenset()
+    lacks: bool = False
+    """It may have other devices than these."""
     finished: bool = False
     """By the API, whose phase other clients can write."""
-
-    @property
-    def unseen(self) -> bool:
-        """It may have other devices than these."""
-        return len(self.ids) < self.pod.requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +139,7 @@ class EndBook:
         fresh = self._fresh() if strange or over - here else ()
         # Nor is it known of such a pod which devices it has.
         unseen = (
-            f"{what} is left of pod {found[uid].pod.title}" for uid, what in sorted(left.items()) if found[uid].unseen
+            f"{what} is left of pod {found[uid].pod.title}" for uid, what in sorted(left.items()) if found[uid].lacks
         )
         named = next(unseen, None)
         if isinstance(fresh, NoAnswer):

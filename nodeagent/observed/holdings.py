@@ -19,11 +19,8 @@ from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.lost_records import LostRecords
 from nodeagent.observed.memory import Holding, Memory, read_memory, write_memory
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
-from nodeagent.observed.shared_ids import SharedIds
+from nodeagent.observed.shared_ids import FORGOTTEN_SECONDS, SharedIds, lacks
 from nodeagent.observed.usage import Votes, lists_all_of
-
-FORGOTTEN_SECONDS = 2.0
-"""A new pod is in watch and List, with its devices, within this time."""
 
 
 class Holdings:
@@ -64,10 +61,12 @@ class Holdings:
         `believed`: the records are whole, and the kubelet has had its time.
         """
         entries, allocations = tuple(checkpoint), tuple(allocations)
+        handed = frozenset(entry.resource for entry in allocations)
         # Until the pods were read, a pod that is missing has not vanished.
         if pods.synced:
             self._remember(pods, listed, ends)
             self._remember_claims(pods, entries)
+            self._remember_vanished(pods, entries, handed)
             self._restore(pods)
             self._forget(pods, ends)
             self._forgotten = self._lost_by(pods, listed)
@@ -88,12 +87,16 @@ class Holdings:
                 doubtful.setdefault(device_id, why)
         lines = {(uid, i) for uid, holding in self._pods.items() for i in holding.ids}
         twice = self._shared.twice(pods, lines.union((entry.pod_uid, i) for entry in entries for i in entry.ids))
+        # Where processes are not seen, nothing but time tells of a pod that came and went before this agent.
+        watched = self._ages.seconds("watched") >= self._patience_seconds
         self._ages.end_pass()
         self.records.end_pass()
         self._save()
         left = strays.union(i for uid in ends.left for i in known.get(uid, ()))
-        sure = believed and pods.synced and not ends.strangers
-        self._shared.end_pass(allocations, pods, known, sure=sure, unsure={*doubtful, *left}, ended=self._ended)
+        sure = believed and pods.synced and (watched if ends.strangers is None else not ends.strangers)
+        lacking = [pod for pod in _unended(pods) if lacks(pod, known, handed)]
+        unsure = {*doubtful, *left}
+        self._shared.end_pass(allocations, pods, known, lacking, sure=sure, unsure=unsure, ended=self._ended)
         return Votes(
             held=held,
             known=known,
@@ -104,9 +107,11 @@ class Holdings:
             alone=self._shared.alone,
         )
 
-    def gone(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> tuple[Gone, ...]:
+    def gone(
+        self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry], allocations: Iterable[Allocation]
+    ) -> tuple[Gone, ...]:
         """The pods that may hold ids although the API does not show them, or shows them as finished."""
-        entries = tuple(checkpoint)
+        entries, handed = tuple(checkpoint), frozenset(entry.resource for entry in allocations)
         found = {entry.pod_uid: NodePod(uid=entry.pod_uid, namespace="", name="") for entry in entries}
         remembered = {**self._dropped, **self._pods}
         found.update({uid: holding.gone() for uid, holding in remembered.items()})
@@ -116,7 +121,12 @@ class Holdings:
         found.update({pod.uid: pod for pod in pods.pods if pod.ending and not pod.ended})
         known = self._known(pods, entries)
         return tuple(
-            Gone(pod=pod, ids=known.get(uid, frozenset()), finished=uid in pods.ended)
+            Gone(
+                pod=pod,
+                ids=known.get(uid, frozenset()),
+                lacks=lacks(replace(pod, hidden=()), known, handed),
+                finished=uid in pods.ended,
+            )
             for uid, pod in sorted(found.items())
         )
 
@@ -175,6 +185,15 @@ class Holdings:
             if (pod := living.get(entry.pod_uid)) and (ids := {i for i in entry.ids if lasts(i)}):
                 known = self._pods.get(pod.uid)
                 self._hold(pod, ids.union(known.ids if known is not None else ()))
+
+    def _remember_vanished(
+        self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry], handed: frozenset[str]
+    ) -> None:
+        """What the checkpoint still has of it; without a device it is remembered too: its process is no stranger's."""
+        known = self._known(pods, checkpoint)
+        for pod in pods.vanished:
+            if pod.uid not in self._pods and not lacks(pod, known, handed):
+                self._hold(pod, known.get(pod.uid, ()))
 
     def _hold(self, pod: NodePod, ids: Iterable[str]) -> None:
         self._pods[pod.uid] = Holding.of(pod, ids, self._pods.get(pod.uid))

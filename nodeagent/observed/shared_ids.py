@@ -14,6 +14,8 @@ from nodeagent.observed.usage import Twice
 
 TWICE_SECONDS = 30.0
 """An ended pod may hold its device for a moment longer at the API than at the kubelet."""
+FORGOTTEN_SECONDS = 2.0
+"""A new pod is in watch and List, with its devices, within this time."""
 
 
 class SharedIds:
@@ -21,31 +23,33 @@ class SharedIds:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._ages = Ages(clock)
-        self._alone: dict[str, tuple[float, str]] = {}
-        """UID of the only pod that may have it, by id with the time of the Allocate."""
+        self._alone: dict[str, tuple[str, float]] = {}
 
     @property
-    def alone(self) -> dict[str, str]:
-        """UID by id."""
-        return {i: uid for i, (_, uid) in sorted(self._alone.items())}
+    def alone(self) -> dict[str, tuple[str, float]]:
+        """UID of the only pod that may have it, with the time of the Allocate, by id."""
+        return dict(sorted(self._alone.items()))
 
     def end_pass(
         self,
         allocations: Iterable[Allocation],
         pods: ObservedPods,
         known: Mapping[str, frozenset[str]],
+        lacking: Iterable[NodePod],
         *,
         sure: bool,
         unsure: Collection[str],
         ended: Collection[str],
     ) -> None:
-        """`sure`: the records are whole, and no process of an unknown pod is left. `unsure`: ids that are in doubt."""
+        """`lacking`: pods that may hold what is not known. `sure`: the records are whole, and no process of an unknown
+        pod is left. `unsure`: ids that are in doubt."""
+        again = {entry.id: entry for entry in allocations if entry.again}
+        self._alone = {i: (uid, at) for i, (uid, at) in self._alone.items() if i in again and again[i].at == at}
+        sole = self._sole(again.values(), pods, known, lacking, ended)
         self._ages.end_pass()
-        again = {entry.id: entry.at for entry in allocations if entry.again}
-        self._alone = {i: (at, uid) for i, (at, uid) in self._alone.items() if again.get(i) == at}
         if sure:
-            new = again.keys() - self._alone.keys() - set(unsure)
-            self._alone.update({i: (again[i], uid) for i, uid in self._sole(new, pods, known, ended)})
+            new = sole.keys() - self._alone.keys() - set(unsure)
+            self._alone.update({i: (sole[i], again[i].at) for i in new})
 
     def twice(self, pods: ObservedPods, records: Iterable[tuple[str, str]]) -> Twice:
         """By memory and checkpoint: a List names no UIDs, and shows a forgotten holder without its devices.
@@ -64,12 +68,31 @@ class SharedIds:
         }
 
     def _sole(
-        self, ids: Iterable[str], pods: ObservedPods, known: Mapping[str, frozenset[str]], ended: Iterable[str]
-    ) -> Iterable[tuple[str, str]]:
-        """Each with the UID of the only pod that any record has with it, if that one lives."""
-        unknown = any(len(known.get(gone.uid, ())) < gone.requested or gone.hidden for gone in pods.vanished)
+        self,
+        again: Iterable[Allocation],
+        pods: ObservedPods,
+        known: Mapping[str, frozenset[str]],
+        lacking: Iterable[NodePod],
+        ended: Iterable[str],
+    ) -> dict[str, str]:
+        """UID of the only pod that any record has with it, by id, if that one lives. Call it in each pass."""
+        unknown = [(pod, self._ages.seconds("unknown", pod.uid)) for pod in lacking]
         living = {pod.uid for pod in pods.pods if not pod.ended}
-        for i in () if unknown else sorted(ids):
-            uids = {uid for uid, found in known.items() if i in found}.difference(ended)
-            if len(uids) == 1 and uids <= living:
-                yield i, uids.pop()
+        sole = {}
+        for entry in again:
+            # A pod that came after the Allocate is no earlier holder, or each new one would keep others from starting.
+            since_seconds = self._ages.seconds("again", entry.id, repr(entry.at)) - FORGOTTEN_SECONDS
+            other = any(seconds >= since_seconds and entry.resource in pod.resources for pod, seconds in unknown)
+            uids = {uid for uid, found in known.items() if entry.id in found}.difference(ended)
+            if len(uids) == 1 and uids <= living and not other:
+                sole[entry.id] = uids.pop()
+        return sole
+
+
+def lacks(pod: NodePod, known: Mapping[str, frozenset[str]], handed: frozenset[str]) -> bool:
+    """Whether it may hold a device that is not known; none of a resource of which none was handed out, where any was.
+
+    A kubelet admits a pod that requests what no plugin of its node has, and gives it nothing.
+    """
+    amounts = (*(amount for _, found in pod.containers for amount in found), *pod.hidden)
+    return len(known.get(pod.uid, ())) < sum(count for name, count in amounts if name in handed or not handed)

@@ -64,8 +64,9 @@ class Votes:
     twice: Twice = field(default_factory=lambda: MappingProxyType({}))
     left: Collection[str] = ()
     """Held by pods that are gone, and of which a process is left."""
-    alone: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """UID of the only pod that may have it, by ids that were handed out again before they were seen free."""
+    alone: Mapping[str, tuple[str, float]] = field(default_factory=lambda: MappingProxyType({}))
+    """UID of the only pod that may have it, with the time of the Allocate, by id that was handed out again before it
+    was seen free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +86,8 @@ class Usage:
     twice: Twice = field(default_factory=lambda: MappingProxyType({}))
     left: Collection[str] = ()
     """Ids that no pod may start with, since a process of an earlier one is left."""
-    alone: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """UID of the only pod that may start with it, by ids that were handed out again before they were seen free."""
+    alone: Mapping[str, tuple[str, float]] = field(default_factory=lambda: MappingProxyType({}))
+    """As in `Votes`."""
     strange: Mapping[str, str] = field(init=False)
     """Why any partition may be in use, by an id of a GPU resource that names none."""
 

@@ -92,7 +92,7 @@ class Witnesses:
         lost_ledger, mark = self._files.lost_ledger, read_ledger_mark(self._files)
         pods = book.observed()
         ends = self._ends.judge(
-            self._holdings.gone(pods, checkpoint),
+            self._holdings.gone(pods, checkpoint, handed_out),
             pods,
             NoAnswer(reason=too_early) if too_early else listed,
             doubted=self._holdings.doubts(handed_out, lost_ledger, mark),

@@ -117,7 +117,7 @@ class PluginMemory:
     def starts(self, device_id: str, pod_uid: str) -> bool:
         """The answer of PreStartContainer, for the pod that the kubelet's checkpoint has."""
         entry, alone = self.allocations.get(device_id), read_seen_free(self.files).alone
-        waits = entry is not None and entry.again and alone is not None and alone.get(device_id) != pod_uid
+        waits = entry is not None and entry.again and alone is not None and alone.get(device_id) != (pod_uid, entry.at)
         return device_id not in self.config.occupied and not waits
 
 

@@ -148,3 +148,13 @@ def test_the_gpu_of_a_doubted_device_is_named(node: PluginNode, kubelet: FakeKub
         return loaded is not None and [problem.gpu for problem in loaded.errors] == [GPU_A]
 
     eventually(named, f"{holder} is doubted")
+
+
+@pytest.mark.usefixtures("kubelet")
+def test_only_what_was_seen_free_is_forgotten(node: PluginNode, start_plugin: Start) -> None:
+    """A holder may outlive every config that names its device by more than a day."""
+    write_ledger(node.files, [Allocation(id=i, resource=MIG, at=1.0) for i in ("MIG-8", "MIG-9")])
+    write_seen_free(node.files, {"MIG-9": 1.0}, {})
+    start_plugin()
+    node.load(TWO)
+    assert ledger(node) == {"MIG-8": 1.0}

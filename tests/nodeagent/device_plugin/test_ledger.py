@@ -31,3 +31,14 @@ def test_what_cannot_be_forgotten_on_disk_is_kept(tmp_path: Path) -> None:
     ledger.forget(set())
 
     assert [entry.id for entry in ledger.entries()] == ["gone"]
+
+
+def test_what_a_lost_record_may_have_had_was_handed_out_before(tmp_path: Path) -> None:
+    files = PluginFiles(tmp_path)
+    files.directory.mkdir()
+    files.ledger.write_text("{")
+    Ledger(files).record("r/x", ["a", "seen free"])
+    ledger = Ledger(files)  # a further process
+    ledger.record("r/x", ["seen free", "b"])
+    found = {entry.id: entry.again for entry in ledger.entries()}
+    assert found == {"a": True, "seen free": False, "b": True}

@@ -28,6 +28,13 @@ def starts(kubelet: FakeKubelet, *ids: str) -> bool:
     return False
 
 
+def at(node: PluginNode) -> float:
+    """When the device was handed out last."""
+    ledger = read_ledger(node.files)
+    assert isinstance(ledger, tuple)
+    return next(entry.at for entry in ledger if entry.id == "MIG-0")
+
+
 def again(kubelet: FakeKubelet) -> str:
     """Force deletion, and the device to another pod; returns the UID of that one."""
     kubelet.rows.clear()
@@ -57,10 +64,26 @@ def test_what_is_handed_out_for_the_first_time_needs_no_agent(kubelet: FakeKubel
 def test_what_was_handed_out_again_waits_for_the_name_of_its_pod(node: PluginNode, kubelet: FakeKubelet) -> None:
     uid = again(kubelet)
     assert not starts(kubelet, "MIG-0", "MIG-1")
-    write_seen_free(node.files, {}, {"MIG-0": "uid-0"})
+    write_seen_free(node.files, {}, {"MIG-0": ("uid-0", at(node))})
     assert not starts(kubelet, "MIG-0")
-    write_seen_free(node.files, {}, {"MIG-0": uid})
+    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
     assert starts(kubelet, "MIG-0")
+
+
+@pytest.mark.usefixtures("agent")
+def test_what_was_said_of_an_earlier_allocate_says_nothing_of_this_one(node: PluginNode, kubelet: FakeKubelet) -> None:
+    """A static pod has one UID in all its lives."""
+    earlier = at(node)
+    uid = again(kubelet)
+    write_seen_free(node.files, {}, {"MIG-0": (uid, earlier)})
+    assert not starts(kubelet, "MIG-0")
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_file_that_cannot_be_read_lets_nothing_start(node: PluginNode, kubelet: FakeKubelet) -> None:
+    again(kubelet)
+    node.files.seen_free.write_text("{")
+    assert not starts(kubelet, "MIG-0")
 
 
 @pytest.mark.usefixtures("agent")
@@ -88,7 +111,7 @@ def test_nothing_is_waited_for(node: PluginNode, kubelet: FakeKubelet, said: str
 @pytest.mark.usefixtures("agent")
 def test_two_pods_in_the_checkpoint_are_one_too_many(node: PluginNode, kubelet: FakeKubelet) -> None:
     uid = again(kubelet)
-    write_seen_free(node.files, {}, {"MIG-0": uid})
+    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
     kubelet.rows.append({**kubelet.rows[-1], "PodUID": "first"})
     kubelet._save()
     assert not starts(kubelet, "MIG-0")
@@ -96,7 +119,8 @@ def test_two_pods_in_the_checkpoint_are_one_too_many(node: PluginNode, kubelet: 
 
 @pytest.mark.usefixtures("agent")
 def test_a_checkpoint_that_cannot_be_read_names_no_pod(node: PluginNode, kubelet: FakeKubelet) -> None:
-    write_seen_free(node.files, {}, {"MIG-0": again(kubelet)})
+    uid = again(kubelet)
+    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
     kubelet.paths.checkpoint.write_text("{")
     assert not starts(kubelet, "MIG-0")
 
@@ -114,7 +138,7 @@ def test_the_answer_comes_within_the_call_where_the_agent_is_quick(
     call = threading.Thread(target=lambda: answers.append(starts(kubelet, "MIG-0")))
     call.start()
     assert not answers
-    write_seen_free(node.files, {}, {"MIG-0": uid})
+    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
     call.join()
     assert answers == [True]
 
@@ -132,7 +156,7 @@ def test_calls_that_wait_leave_a_worker_for_an_allocate(
         call.start()
     kubelet.allocate(MIG, ids={"MIG-1"})
     assert "MIG-1" in kubelet.held()
-    write_seen_free(node.files, {}, {"MIG-0": uid})
+    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
     for call in calls:
         call.join()
 

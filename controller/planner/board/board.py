@@ -9,10 +9,11 @@ from heapq import heappush
 from typing import Protocol
 
 from controller.model.capacity import Capacity
+from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.devices import Device, Reach
 from controller.planner.board.nodes import Group, NodeCapacity
-from controller.planner.board.several import SeveralFinder, on_node
+from controller.planner.board.several import Found, SeveralFinder, on_node, taken_of
 from controller.planner.board.single import find_single
 
 
@@ -44,6 +45,7 @@ class Board:
         """Asked for every constrained pod, whatever places it."""
         self.moves = 0
         """How often a pod came to a node or left one."""
+        self._hardness: dict[Wants, tuple[int, int]] = {}
         self._in_vain: set[tuple[Hashable, int, Reach]] = set()
         """Shapes that found no place in a group, within a reach."""
         self._several = SeveralFinder(nodes, groups, self.devices, self.rank)
@@ -63,6 +65,15 @@ class Board:
     def fits(self, assignment: Assignment, node: int) -> bool:
         """Everything but partitions."""
         return self.nodes[node].fits(assignment.demand)
+
+    def hardness(self, assignment: Assignment) -> tuple[int, int, int, int]:
+        """Sort key: hardest partitions first, several before one, much CPU before little."""
+        wants, needs = assignment.wants, assignment.needs
+        known = self._hardness.get(wants)
+        if known is None:
+            known = (min(self.rank[resource] for resource, _ in wants), -sum(count for _, count in wants))
+            self._hardness[wants] = known
+        return (*known, -needs.cpu_milli, -needs.memory_bytes)
 
     def free_in(self, *groups: int) -> Capacity:
         """CPU, memory and pods of these groups' nodes together; a node that lacks some takes none from the others."""
@@ -117,14 +128,16 @@ class Board:
 
     def put_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:
         """Assign the pod to this node, if it has room: for a pod that the filters have accepted there."""
-        demand = assignment.demand
-        if not self.nodes[node].fits(demand):
-            return False
-        found = on_node(self.devices[node], demand, self.rank, reach)
-        if found is None:
-            return False
-        self.put(assignment, node, [(device, fitting.part) for device, fitting in found])
-        return True
+        found = self.found_on(assignment, node, reach)
+        if found is not None:
+            self.put(assignment, node, taken_of(found))
+        return found is not None
+
+    def found_on(self, assignment: Assignment, node: int, reach: Reach) -> Found | None:
+        """What of this node's devices the pod would take, whatever its filters answer; None: it has no room."""
+        if not self.nodes[node].fits(assignment.demand):
+            return None
+        return on_node(self.devices[node], assignment.demand, self.rank, reach)
 
     def put(self, assignment: Assignment, node: int, taken: Taken) -> None:
         """On devices that have space for it: found now, or where it was before."""
@@ -138,7 +151,7 @@ class Board:
             one = find_single(self.groups[group], self.nodes, demand, demand.single, reach)
             return None if one is None else [one]
         found = self._several.find(demand, group, reach)
-        return None if found is None else [(device, fitting.part) for device, fitting in found]
+        return None if found is None else taken_of(found)
 
     def take_off(self, assignment: Assignment) -> tuple[int, Taken]:
         """Returns where it was, for `put`."""

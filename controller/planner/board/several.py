@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 
 from controller.model.demand import Demand, Wants
+from controller.planner.board.assignment import Taken
 from controller.planner.board.devices import Device, Entry, Fitting, Reach, Tier
 from controller.planner.board.nodes import Group, NodeCapacity
 
@@ -175,6 +176,11 @@ class SeveralFinder:
             load = {node: sum([len(one.parts) for one in self._devices[node]]) for node in self._groups[group].nodes}
             order = self._orders[group] = sorted(load, key=lambda node: (-load[node], node))
         return order
+
+
+def taken_of(found: Found) -> Taken:
+    """Without what it costs."""
+    return [(device, fitting.part) for device, fitting in found]
 
 
 def _gpus_to_change(found: Found) -> int:

@@ -2,22 +2,28 @@
 
 Takes the board and assignments of one level; those that find a place are on it afterwards. The simulator is queried
 for one node after the other, with every pod that was placed before counted in; counts of alike pods and nodes would be
-wrong for such pods. Pods about which something is unknown come last. Never moves a pod once it is placed here; at the
+wrong for such pods. Nodes without room cost no query, and of some with room the one that loses least is the first.
+Pods about which something is unknown come last. Never moves a pod once it is placed here; at the
 end each pod that no longer passes the filters, since others were moved, is taken off again.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
+from controller.model.demand import Wants
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
-from controller.planner.board.assignment import Assignment
+from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
-from controller.planner.effort import FILTERS, OWN_VISITS, Effort
-from controller.planner.inventory.node_groups import IGNORED_TAINTS
+from controller.planner.board.several import Found, taken_of
+from controller.planner.effort import FILTERS, Effort
+from controller.planner.placement.surroundings import cluster_of
 from controller.simulator import Attempt, ClusterState, Misfit, fails_always, misfit, selects_itself
 
+_COMPARED = 48
+"""Of so many nodes with room the pod gets the one that loses least by it, if the filters accept it there."""
 NOT_EXAMINED = misfit("", "not examined")
 """What stands for a filter's answer where a pass has no work left for the pod."""
 _DECIDED_ELSEWHERE = frozenset(
@@ -47,8 +53,10 @@ class ConstrainedPlacement:
         self._synced: dict[str, int] = {}
         self._lists: dict[tuple[tuple[int, ...], Reach, tuple[str, ...]], list[int]] = {}
         self._starts: dict[Hashable, int] = {}
+        self._lacking: dict[tuple[Wants, Reach], dict[int, int]] = {}
+        """Nodes that lacked partitions, after how many changes of the node: they cost no filter until the next."""
         self._refused: dict[Hashable, tuple[Hashable, set[int]]] = {}
-        self._cluster = _cluster(snapshot, options, [one.pod for one in assignments])
+        self._cluster = cluster_of(snapshot, options, [one.pod for one in assignments])
         self._at = -1
         """`moves` of the board that the cluster has followed."""
         self._effort.begin(Counter(one.pod.namespace for one in assignments), half=True)
@@ -185,19 +193,34 @@ class ConstrainedPlacement:
         kind = (self._kind(assignment), assignment.groups, reach)
         start = self._starts.get(kind, 0)
         refused = self._refusing(assignment) if self._effort.may(assignment.pod.namespace) else set()
-        for step in range(len(nodes)):
-            if not self._effort.may(assignment.pod.namespace):
-                self._cut = True
-                return False
-            position = (start + step) % len(nodes)
-            if nodes[position] in refused:
-                continue
-            if not self._accepts(assignment, nodes[position]):
+        ordered = chain(range(start, len(nodes)), range(min(start, len(nodes))))
+        offers = self._offers(assignment, ((position, nodes[position]) for position in ordered), reach, refused)
+        while some := sorted(islice(offers, _COMPARED), key=lambda offer: (_cost(offer[1]), offer[0])):
+            for position, found in some:
+                if not self._effort.may(assignment.pod.namespace):
+                    self._cut = True
+                    return False
+                if self._accepts(assignment, nodes[position]):
+                    self._assign(assignment, nodes[position], taken_of(found), reach)
+                    self._starts[kind] = position
+                    return True
                 refused.add(nodes[position])
-            elif self._assign(assignment, nodes[position], reach):
-                self._starts[kind] = position
-                return True
         return False
+
+    def _offers(
+        self, assignment: Assignment, nodes: Iterable[tuple[int, int]], reach: Reach, refused: Collection[int]
+    ) -> Iterator[tuple[int, Found]]:
+        """Of the nodes, given with a position each, those that have room, with what the pod would take there."""
+        lacking = self._lacking.setdefault((assignment.wants, reach), {})
+        for position, node in nodes:
+            capacity = self._board.nodes[node]
+            if node in refused or lacking.get(node) == capacity.changes or not capacity.fits(assignment.demand):
+                continue
+            found = self._board.found_on(assignment, node, reach)
+            if found is None:
+                lacking[node] = capacity.changes
+            else:
+                yield position, found
 
     def _refusing(self, assignment: Assignment) -> set[int]:
         """Nodes that have refused a pod like this, and would again."""
@@ -239,16 +262,14 @@ class ConstrainedPlacement:
         self._effort.spend(pod, FILTERS + self._cluster.visits - before)
         return found or fails_always(self._cluster.profile_of(pod))
 
-    def _assign(self, assignment: Assignment, node: int, reach: Reach) -> bool:
-        if not self._board.put_on(assignment, node, reach=reach):
-            return False
+    def _assign(self, assignment: Assignment, node: int, taken: Taken, reach: Reach) -> None:
+        self._board.put(assignment, node, taken)
         if reach is Reach.NEW:
             for (groups, within, _), nodes in self._lists.items():
                 if within is Reach.CHANGED and self._board.group_of[node] in groups and node not in nodes:
                     nodes.append(node)
         self._sync(assignment)
         self._at = self._board.moves
-        return True
 
     def _kind(self, assignment: Assignment) -> int:
         """Equal for pods that the filters cannot tell apart."""
@@ -276,29 +297,13 @@ class ConstrainedPlacement:
             self._cluster.remove_pod(pod.uid)
 
 
-def _cluster(snapshot: Snapshot, options: PlannerOptions, pending: Sequence[PodView]) -> ClusterState | None:
-    """None where no pod depends on others or has volumes, which is the common case and costs nothing then."""
-    bound = (*snapshot.pods, *snapshot.other_pods)
-    needed = (
-        any(pod.affinity or pod.anti_affinity or pod.volumes for pod in pending)
-        or any(constraint.hard for pod in pending for constraint in pod.spread)
-        or any(profile.default_spread or fails_always(profile) for profile in options.profiles.values())
-        or any(pod.anti_affinity for pod in bound)
+def _cost(found: Found) -> tuple[int, int, int]:
+    """What it loses for others, whether it changes a GPU that would stay as it is, what it may lose for later ones."""
+    return (
+        sum(fitting.loss for _, fitting in found),
+        sum(device.key & 3 for device, _ in found),
+        sum(fitting.regret for _, fitting in found),
     )
-    if not needed:
-        return None
-    cluster = ClusterState(
-        (*snapshot.nodes, *snapshot.other_nodes),
-        bound,
-        context=snapshot.context,
-        profiles=options.profiles,
-        ignored_taints=IGNORED_TAINTS,
-        most_visits=OWN_VISITS,
-    )
-    for pod in snapshot.pending:
-        if pod.nominated_node and not pod.nomination_ours and not pod.deleting:
-            cluster.add_pod(pod, pod.nominated_node)  # its scheduler is evicting pods for it there
-    return cluster
 
 
 def _steps(reach: Reach) -> Sequence[Reach]:

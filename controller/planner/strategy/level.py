@@ -8,7 +8,7 @@ level has placed.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from controller.model.demand import Wants, total_wants
+from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
@@ -29,7 +29,7 @@ Cost = Callable[[Assignment], float]
 def place_once(board: Board, assignments: Sequence[Assignment]) -> Cost:
     """Returns what one of them costs, compared with the others."""
     resources = frozenset(resource for one in assignments for resource, _ in one.wants)
-    _demand_everywhere(board, resources)
+    demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
 
     def cost(one: Assignment) -> float:
@@ -47,7 +47,7 @@ def place_once(board: Board, assignments: Sequence[Assignment]) -> Cost:
 
 
 def _place_in_group(board: Board, group: int, members: Sequence[Assignment]) -> None:
-    hardest_first = sorted(members, key=_hardness(board))
+    hardest_first = sorted(members, key=board.hardness)
     left = use_ready(board, group, hardest_first)
     failed = _place_new(board, group, left)
     if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
@@ -77,22 +77,10 @@ def _demand(board: Board, group: int, resources: Iterable[str]) -> None:
         pool.demand(named)
 
 
-def _demand_everywhere(board: Board, resources: Iterable[str]) -> None:
+def demand_everywhere(board: Board, resources: Iterable[str]) -> None:
+    """What is still to be placed: free space is worth what they can make of it."""
     for group in range(len(board.groups)):
         _demand(board, group, resources)
-
-
-def _hardness(board: Board) -> Callable[[Assignment], tuple[int, int, int, int]]:
-    """Sort key: hardest partitions first, several before one, much CPU before little."""
-    ranks: dict[Wants, tuple[int, int]] = {}
-
-    def key(assignment: Assignment) -> tuple[int, int, int, int]:
-        wants, needs = assignment.wants, assignment.needs
-        if wants not in ranks:
-            ranks[wants] = (min(board.rank[resource] for resource, _ in wants), -sum(count for _, count in wants))
-        return (*ranks[wants], -needs.cpu_milli, -needs.memory_bytes)
-
-    return key
 
 
 def _place_again(board: Board, group: int, assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
@@ -129,7 +117,7 @@ def _place_new(board: Board, group: int, assignments: Sequence[Assignment]) -> l
 
 def _backfill(board: Board, assignments: Sequence[Assignment]) -> None:
     """Give them what is ready or under way, then what fits."""
-    _demand_everywhere(board, ())
+    demand_everywhere(board, ())
     for reach in (Reach.UNDER_WAY, Reach.NEW):
         for assignment in assignments:
             if not assignment.placed:

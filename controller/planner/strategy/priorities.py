@@ -20,7 +20,7 @@ from controller.planner.improvement import exchange
 from controller.planner.placement.ageing import Ageing, GpuReservation, reserve_gpu
 from controller.planner.placement.existing_supply import keep_reservations, place_untried
 from controller.planner.placement.gangs import GangKey, Gangs, key_of
-from controller.planner.strategy.level import place_once, settle_level
+from controller.planner.strategy.level import demand_everywhere, place_once, settle_level
 
 Levels = Sequence[Sequence[Assignment]]
 
@@ -109,14 +109,23 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     place_untried(board, [one for one in members if not one.placed])
     rules.report(PlannerPhase.UNTRIED)
     waiting = [one for one in tried if not one.placed]
+    constrained = [one for one in waiting if one.constrained]
+    ample = bool(constrained) and upper_bound(board, waiting, rules.remarks) == len(waiting)
+    if ample:  # the pods that may go to any node of their groups take what these leave
+        _place_constrained(board, sorted(constrained, key=board.hardness), rules)
     alike = [[one for one in level if one.tried and not one.placed and not one.constrained] for level in levels]
-    _place_alike(board, alike, rules, most - (len(tried) - len(waiting)))
-    rules.constrained.place(one for one in waiting if one.constrained)
-    rules.report(PlannerPhase.CONSTRAINED)
+    _place_alike(board, alike, rules, most - sum(one.placed for one in tried))
+    _place_constrained(board, [one for one in constrained if not one.placed], rules)
     if rules.gangs.needs:
         settle_level(board, tried, rules.gangs, rules.constrained)
         rules.report(PlannerPhase.GANGS)
     return sum(one.placed for one in tried)
+
+
+def _place_constrained(board: Board, assignments: Sequence[Assignment], rules: Rules) -> None:
+    demand_everywhere(board, {resource for one in assignments for resource, _ in one.wants})
+    rules.constrained.place(assignments)
+    rules.report(PlannerPhase.CONSTRAINED)
 
 
 def _place_together(board: Board, levels: Levels, rules: Rules, helped: Assignment | None) -> None:

@@ -14,6 +14,9 @@ WHOLE = (
     "zonal claims",
     "node claims",
     "jobs",
+    "spread",
+    "spread, levels",
+    "anti-affinity",
     "daemon",
     "hostnames",
 )

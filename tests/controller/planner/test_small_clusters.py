@@ -21,9 +21,9 @@ def known_gap(name: str, most: int) -> object:
     ("name", "most"),
     [
         known_gap("hand-affinity", 14),
-        known_gap("hand-spread2", 12),
-        known_gap("hand-spread", 21),
-        known_gap("hand-anti", 10),
+        ("hand-spread2", 12),
+        ("hand-spread", 21),
+        ("hand-anti", 10),
         ("hand-volumes", 5),
         ("models-three", 38),
     ],

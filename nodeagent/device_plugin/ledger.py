@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from nodeagent.handover.config import Allocation, LedgerMark, PluginFiles, read_ledger, read_ledger_mark, write_ledger
 from nodeagent.handover.files import Unreadable
@@ -40,11 +41,11 @@ class Ledger:
 
         `unmarked` are the ids that may still have an earlier holder, as may those of a record that was kept aside.
         """
-        now, boot, lost = self._clock(), self._boot_id, self._files.lost_ledger.exists()
+        now, up_seconds, lost = self._clock(), time.clock_gettime(time.CLOCK_BOOTTIME), self._files.lost_ledger.exists()
         with self._lock:
             doubted = {i for i in ids if i in unmarked or (lost and i not in self._latest)}
-            new = {i: Allocation(id=i, resource=resource, at=now, boot_id=boot, again=i in doubted) for i in ids}
-            self._write({**self._latest, **new})
+            first = Allocation(id="", resource=resource, at=now, boot_id=self._boot_id, up_seconds=up_seconds)
+            self._write({**self._latest, **{i: replace(first, id=i, again=i in doubted) for i in ids}})
 
     def probe(self) -> None:
         """Try again what could not be written."""

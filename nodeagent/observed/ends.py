@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from nodeagent.ages import Ages
+from nodeagent.handover.config import Allocation
 from nodeagent.observed.kubelet import Listed, NoAnswer
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
 from nodeagent.observed.processes import DeviceNumber, Process, ProcessTable
@@ -95,9 +96,9 @@ class EndBook:
         *,
         doubted: bool,
         seen: bool,
-        handed_out: Mapping[str, float],
+        handed_out: Mapping[str, Allocation],
     ) -> Ends:
-        """`doubted`: strangers matter. `seen`: the agent sees the kubelet. `handed_out`: when, by device id."""
+        """`doubted`: strangers matter. `seen`: the agent sees the kubelet. `handed_out`: by device id."""
         found = {each.pod.uid: each for each in gone}
         ends = Ends(unread=not pods.synced)
         if pods.synced and (found or doubted):
@@ -119,7 +120,7 @@ class EndBook:
         pods: ObservedPods,
         listed: Listed | NoAnswer,
         table: ProcessTable,
-        handed_out: Mapping[str, float],
+        handed_out: Mapping[str, Allocation],
     ) -> Ends:
         by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
@@ -167,7 +168,7 @@ class EndBook:
         patience_seconds = EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self._slack_seconds
         return self._ages.seconds("empty", gone.pod.uid) >= patience_seconds
 
-    def _holder(self, gone: Gone, handed_out: Mapping[str, float]) -> str | None:
+    def _holder(self, gone: Gone, handed_out: Mapping[str, Allocation]) -> str | None:
         """A process of no pod that has its device open; empty for none, None where that is not known."""
         ids = sorted(gone.ids & handed_out.keys())
         numbers = self._numbers(ids) if ids else ()
@@ -175,9 +176,20 @@ class EndBook:
         if numbers is None or isinstance(holders, NoAnswer):
             return None
         # What the node itself runs, such as nvidia-persistenced, is older; what another pod runs is not this one's.
-        since = min((handed_out[i] for i in ids), default=0.0)
-        found = [each for each in holders if not each.pods and not 0 < each.began_at < since]
+        entries = [handed_out[i] for i in ids]
+        found = [
+            each
+            for each in holders
+            if not each.pods and not (entries and all(_older(each, entry) for entry in entries))
+        ]
         return f"{found[0].named}, in no pod's cgroup," if found else ""
+
+
+def _older(process: Process, entry: Allocation) -> bool:
+    """By seconds since boot; by the time of day, which may have been set, only where the ledger has no other."""
+    if entry.up_seconds:
+        return process.up_seconds < entry.up_seconds
+    return 0 < process.began_at < entry.at
 
 
 def _lists(listed: Listed | NoAnswer, pod: NodePod, pods: ObservedPods) -> bool:

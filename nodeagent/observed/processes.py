@@ -46,6 +46,8 @@ class Process:
     """UIDs in its cgroups: none for a process of the host, several for a pod within a pod."""
     began_at: float = 0.0
     """Epoch seconds; 0 where it is not known."""
+    up_seconds: float = 0.0
+    """Of the node when it began: unlike the time of day it is not set."""
 
     @property
     def named(self) -> str:
@@ -129,11 +131,13 @@ class Processes:
         # The first thread of a process may have ended before the others.
         if state in "ZX" and int(fields[16]) <= 1:
             return None
+        up_seconds = int(fields[18]) / os.sysconf("SC_CLK_TCK")
         return Process(
             pid=pid,
             program=program,
             pods=frozenset(uid.replace("_", "-") for uid in _POD.findall(cgroup)),
-            began_at=booted_at and booted_at + int(fields[18]) / os.sysconf("SC_CLK_TCK"),
+            began_at=booted_at and booted_at + up_seconds,
+            up_seconds=up_seconds,
         )
 
     def _booted_at(self) -> float:

@@ -97,7 +97,7 @@ class Witnesses:
             NoAnswer(reason=too_early) if too_early else listed,
             doubted=self._holdings.doubts(handed_out, lost_ledger, mark),
             seen=sees_processes,
-            handed_out={entry.id: entry.at for entry in handed_out},
+            handed_out={entry.id: entry for entry in handed_out},
         )
         book.end(ends.ended)
         pods = book.observed()

@@ -1,7 +1,10 @@
 """When a pod that is gone has ended: held for as long as a process of it is left, free within a minute after that."""
 
+from dataclasses import replace
+
 import pytest
 
+from nodeagent.handover.config import read_ledger_mark, write_ledger
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.kubelet import CheckpointEntry, NoAnswer
 from nodeagent.observed.processes import Process, ProcessTable
@@ -200,9 +203,15 @@ def test_what_cannot_be_read_now_is_waited_for(world: World) -> None:
     assert held(world)
 
 
-def open_files(world: World, *numbers: tuple[int, int], began_at: float = 0.0, pods: tuple[str, ...] = ()) -> None:
+def open_files(
+    world: World,
+    *numbers: tuple[int, int],
+    began_at: float = 0.0,
+    up_seconds: float = 0.0,
+    pods: tuple[str, ...] = (),
+) -> None:
     """Another process than the pod's has these open."""
-    process = Process(pid=4711, program="dockerd", pods=frozenset(pods), began_at=began_at)
+    process = Process(pid=4711, program="dockerd", pods=frozenset(pods), began_at=began_at, up_seconds=up_seconds)
 
     def holders(asked: object) -> tuple[Process, ...] | NoAnswer:
         assert isinstance(asked, frozenset)
@@ -249,6 +258,31 @@ def test_a_process_of_no_pod_that_has_the_device_open_keeps_it(
         since = ", since 2001-09-09T01:46:40Z" if process else ""
         left = f"process 4711 (dockerd{since}), in no pod's cgroup, is left of pod default/p1, which is gone"
         assert f"{left}: no pod gets the whole GPU until it has ended" in world.gpu_status()["message"]
+
+
+@pytest.mark.parametrize(("up_seconds", "keeps"), [(150.0, True), (50.0, False)])
+@pytest.mark.parametrize("set_seconds", [-86400.0, 86400.0])
+def test_a_clock_that_is_set_makes_no_process_older_or_younger(
+    make_world: MakeWorld, up_seconds: float, keeps: bool, set_seconds: float
+) -> None:
+    """The Allocate was 100 s after the boot."""
+    world = make_world(plain())
+    world.clock.now = 10.0**6
+    world.apply(whole(0))
+    world.settle(6)
+    holder = world.pod("nvidia.com/gpu")
+    entries = [replace(entry, up_seconds=100.0) for entry in world.plugin.allocations.values()]
+    write_ledger(world.state.plugin, entries, read_ledger_mark(world.state.plugin))
+    world.run()
+    minor = NvmlDriver().observe()[0].minor
+    assert minor is not None
+    began_at = world.plugin.allocations[world.running[holder][0]].at + set_seconds + up_seconds - 100
+    open_files(world, (MAJORS["nvidia"], minor), began_at=began_at, up_seconds=up_seconds)
+    world.force_delete(holder, seen_by_driver=False)
+    world.end_container(holder)
+
+    world.wait(31)
+    assert bool(world.agent.observer.observe().usage.left) is keeps
 
 
 def test_a_gpu_that_cannot_be_read_hides_who_has_it_open(world: World) -> None:

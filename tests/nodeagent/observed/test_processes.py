@@ -80,7 +80,7 @@ def test_one_that_ends_meanwhile_is_passed_over(tree: ProcTree) -> None:
 
     (found,) = scan(tree).processes
 
-    assert found == Process(pid=7, program="python", pods=frozenset({UID}), began_at=BOOTED_AT + 5)
+    assert found == Process(pid=7, program="python", pods=frozenset({UID}), began_at=BOOTED_AT + 5, up_seconds=5)
 
 
 def test_what_cannot_be_read_proves_nothing(tree: ProcTree) -> None:

@@ -73,7 +73,7 @@ class Holdings:
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
-        doubtful = self._doubts(allocations, _shown(pods, listed), ends)
+        doubtful = self._doubts(allocations, listed, _shown(pods, listed), ends)
         doubtful.update(self._dropped_doubts(pods, ends))
         strays: set[str] = set()
         if ends.stray:
@@ -266,8 +266,12 @@ class Holdings:
         self._dropped = still
         return doubtful
 
-    def _doubts(self, allocations: Iterable[Allocation], shown: frozenset[str] | None, ends: Ends) -> dict[str, str]:
+    def _doubts(
+        self, allocations: Iterable[Allocation], listed: Listed | NoAnswer, shown: frozenset[str] | None, ends: Ends
+    ) -> dict[str, str]:
         """`shown` are the ids that the List has now with pods that are there; None: that is not known."""
+        # With a pod that the watch has not brought yet: that one came.
+        strange = listed.ids() if isinstance(listed, Listed) else frozenset()
         entries = {entry.id: entry for entry in allocations}
         answered = {i: at for i, at in self._answered.items() if i in entries and entries[i].at == at}
         doubtful = {}
@@ -275,7 +279,7 @@ class Holdings:
             if device_id in answered:
                 continue
             waited_seconds = self._ages.seconds("allocation", device_id, repr(entry.at))
-            late = waited_seconds >= self._patience_seconds and not ends.strangers
+            late = waited_seconds >= self._patience_seconds and not ends.strangers and device_id not in strange
             if shown is not None and (device_id in shown or late):
                 answered[device_id] = entry.at
             else:

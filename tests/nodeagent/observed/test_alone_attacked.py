@@ -158,3 +158,20 @@ def test_what_was_said_of_a_static_pod_does_not_hold_for_its_next_life(world: Wo
     world.pods[third]["metadata"]["uid"] = uid
     world.start_waiting()
     assert third in world.waiting
+
+
+def test_a_holder_that_the_watch_never_showed_is_known_by_its_process(world: World, device: str) -> None:
+    world.pods_late = True
+    first = world.pod(THREE, device=device)
+    world.settle(3)
+    world.wait(61)
+    container = leave(world, first)
+    world.settle(3)
+    second = world.pod(THREE, device=device)
+    assert second not in world.running
+
+    world.pods_late = False
+    world.end_container(container)
+    world.wait(61)
+    world.wait(1)
+    assert world.pod(THREE, device=device) in world.running

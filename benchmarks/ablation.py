@@ -36,6 +36,7 @@ def _all_of(board: Board, group: int, assignments: Sequence[Assignment], _: Scal
 Replaced = tuple[Any, str, object]
 PHASES: Mapping[str, Sequence[Replaced]] = {
     "all phases": (),
+    "changing places": ((priorities, "change_places", lambda *_: 0),),
     "exchange": ((priorities, "exchange", lambda *_: 0),),
     "consolidation": ((search, "consolidate", lambda *_: False),),
     "all levels in one go": (

@@ -16,11 +16,15 @@ from controller.model.results import PlannerPhase
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.bound import upper_bound
+from controller.planner.changing_places import change_places
 from controller.planner.improvement import exchange
 from controller.planner.placement.ageing import Ageing, GpuReservation, reserve_gpu
 from controller.planner.placement.existing_supply import keep_reservations, place_untried
 from controller.planner.placement.gangs import GangKey, Gangs, key_of
-from controller.planner.strategy.level import demand_everywhere, place_once, settle_level
+from controller.planner.strategy.level import Cost, demand_everywhere, place_once, settle_level
+
+_ROUNDS = 2
+"""Of pods that change places, and are exchanged after that: each finds what the other left."""
 
 Levels = Sequence[Sequence[Assignment]]
 
@@ -153,11 +157,22 @@ def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
             one.rank = number
     cost = place_once(board, list(chain.from_iterable(levels)))
     rules.report(PlannerPhase.GREEDY)
-    left = most - sum(_served(levels))
-    for level in levels if not rules.hurries() else ():
-        # Gangs are exchanged whole or not at all, so not one by one.
-        left -= exchange(board, [one for one in level if not one.pod.gang], cost, rules.improve_steps, left)
+    _improve(board, levels, cost, rules, most - sum(_served(levels)))
     rules.report(PlannerPhase.EXCHANGED)
+
+
+def _improve(board: Board, levels: Levels, cost: Cost, rules: Rules, most: int) -> None:
+    """Serve up to `most` more of them. Gangs move whole or not at all, so not here."""
+    singles = [[one for one in level if not one.pod.gang] for level in levels]
+    left = most
+    for _ in range(_ROUNDS):
+        before = left
+        if left > 0 and not rules.hurries():
+            left -= change_places(board, list(chain.from_iterable(singles)), cost, left)
+        for level in singles if not rules.hurries() else ():
+            left -= exchange(board, level, cost, rules.improve_steps, left)
+        if left == before:
+            break
 
 
 def _moves(assignment: Assignment, rules: Rules) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.families import FAMILIES, case
 from benchmarks.instances import MIXES, instance
 from controller.model.snapshot import Snapshot
 from controller.planning import plan
@@ -42,6 +43,19 @@ def test_the_gap_is_within_the_limit(mix: str, seed: int) -> None:
     bound = oracle.exact_bound(snapshot).pods
 
     assert 0 <= bound - len(result.placed) <= limit(snapshot, bound)
+
+
+@pytest.mark.parametrize("name", ["cpu uneven", "memory uneven"])
+@pytest.mark.parametrize("seed", range(31, 37))
+def test_of_small_clusters_with_uneven_nodes_two_pods_at_most_are_left_out(name: str, seed: int) -> None:
+    """More pods come than fit, and neither CPU nor memory is where most GPUs are free."""
+    made = case(FAMILIES[name], nodes=4, gpus=4, seed=seed, more=0.6)
+    assert made.judged is not None
+    (possible,) = oracle.exact_levels(made.judged)
+    result = plan(made.snapshot)
+
+    check(made.snapshot, result)
+    assert 0 <= possible - len(result.placed) <= 2
 
 
 @pytest.mark.parametrize(

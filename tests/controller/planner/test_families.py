@@ -7,6 +7,8 @@ from controller.planning import plan
 
 WHOLE = (
     "plain",
+    "cpu uneven",
+    "memory uneven",
     "several",
     "levels",
     "claims",

@@ -41,13 +41,12 @@ CONTROLLER = "controller"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """What a person can turn; shorter than in a real cluster, so that learning needs no patience."""
+    """What a person can turn."""
 
     status_tick_seconds: float = 1.0
-    batch_timeout_seconds: float = 5.0
-    batch_idle_seconds: float = 1.0
+    """A kubelet's is 10 s: learning needs no patience."""
     controller: Mapping[str, Any] = field(default_factory=dict)
-    """More settings of the controller."""
+    """Settings of the controller; without any it plans with those that ship."""
 
 
 class Cluster:
@@ -253,8 +252,6 @@ class Cluster:
         config.write_text(
             yaml.safe_dump(
                 {
-                    "batchWindowTimeoutSeconds": self.settings.batch_timeout_seconds,
-                    "batchWindowIdleSeconds": self.settings.batch_idle_seconds,
                     "metricsPort": self._controller_port.number,
                     "nvidiaConfig": {"name": CONFIG_MAP, "namespace": NAMESPACE},
                     "leaderElection": {

@@ -70,11 +70,11 @@ class Scheduler(Section):
 
 
 class Settings(Section):
-    """Everything that a person can set. Names and defaults of the batch window are those of nos."""
+    """Everything that a person can set. Names of the batch window are those of nos, which waits 10 and 60 s."""
 
-    batch_window_timeout_seconds: Seconds = 60.0
+    batch_window_timeout_seconds: Seconds = 5.0
     """Longest time between the first pending pod of a batch and its planning, however many more arrive."""
-    batch_window_idle_seconds: Seconds = 10.0
+    batch_window_idle_seconds: Seconds = 1.0
     """A batch is planned when no further pod arrived for this long."""
     namespace: Annotated[str, Field(min_length=1, max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = NAMESPACE
     """Where gpuplan's Leases live: the controller's own and the agents' heartbeats."""

@@ -270,9 +270,9 @@ class Values(Section):
     """Added to every object."""
     log_format: Literal["text", "json"] = "text"
     """How every program writes its log: text, as key=value pairs, or json, an object a line."""
-    batch_window_timeout_seconds: Seconds = 60.0
+    batch_window_timeout_seconds: Seconds = 5.0
     """Longest time between the first pending pod of a batch and its planning, however many more arrive."""
-    batch_window_idle_seconds: Seconds = 10.0
+    batch_window_idle_seconds: Seconds = 1.0
     """A batch is planned when no further pod arrived for this long."""
     known_mig_geometries: list[Geometry] = []
     """Models named here are partitioned in these ways only, in nos' format:

@@ -57,9 +57,9 @@ WHOLE_THEN_SMALL = ("a,0,7g.80gb,100000", "b,30000,1g.10gb,50000")
         ("best-fit", 10.0, 90.0),
         ("best-fit-2", 10.0, 90.0),
         ("least-spoiled", 10.0, 90.0),
-        # Planned after ten idle seconds, shown at 20 s; free at 120 s, planned at 130 s, shown at 140 s.
-        ("gpuplan", 20.0, 110.0),
-        ("nos", 20.0, 110.0),
+        # Planned after an idle second, 1 s and 111 s: the window is over before the tick.
+        ("gpuplan", 10.0, 90.0),
+        ("nos", 10.0, 90.0),
     ],
 )
 def test_small_pod_waits_for_the_whole_gpu_and_for_its_instance(
@@ -73,19 +73,26 @@ def test_small_pod_waits_for_the_whole_gpu_and_for_its_instance(
     assert found["instances_deleted"] == 1
 
 
-def test_without_a_tick_and_with_short_windows_the_same_pods_wait_seconds(tmp_path: Path) -> None:
-    settings = tmp_path / "controller.yaml"
-    settings.write_text("batchWindowIdleSeconds: 1\nbatchWindowTimeoutSeconds: 5\n")
-    more = ("--settings", str(settings), "--write-allocatable", "--create", "0", "--delete", "0")
+def test_without_a_tick_the_same_pods_wait_seconds(tmp_path: Path) -> None:
+    more = ("--write-allocatable", "--create", "0", "--delete", "0")
     found = replayed(tmp_path, "gpuplan", ONE, *WHOLE_THEN_SMALL, more=more)
     # A second of window, 0.1 s of the agent, 0.15 s until the count is written; the GPU is free at 101.25 s.
     assert waits(found) == {"7g.80gb": 1.25, "1g.10gb": 72.5}
 
 
 @pytest.mark.parametrize("policy", ["gpuplan", "nos"])
+def test_settings_of_a_file_are_those_of_the_replay(tmp_path: Path, policy: str) -> None:
+    """Planned after ten idle seconds, shown at 20 s; free at 120 s, planned at 130 s, shown at 140 s."""
+    settings = tmp_path / "controller.yaml"
+    settings.write_text("batchWindowIdleSeconds: 10\nbatchWindowTimeoutSeconds: 60\n")
+    found = replayed(tmp_path, policy, ONE, *WHOLE_THEN_SMALL, more=("--settings", str(settings)))
+    assert waits(found) == {"7g.80gb": 20.0, "1g.10gb": 110.0}
+
+
+@pytest.mark.parametrize("policy", ["gpuplan", "nos"])
 def test_freed_instance_goes_to_a_waiting_pod_of_its_profile_at_once(tmp_path: Path, policy: str) -> None:
     found = replayed(tmp_path, policy, ONE, "a,0,7g.80gb,100000", "b,30000,7g.80gb,100000")
-    assert found["wait"]["7g.80gb"]["max"] == 90.0
+    assert found["wait"]["7g.80gb"]["max"] == 80.0
     assert found["instances_created"] == 1
 
 

@@ -2,6 +2,7 @@
 
 import yaml
 
+from controller.config.settings import Settings as ControllerSettings
 from controller.config.settings import read_settings as read_controller
 from kube.settings import read
 from nodeagent.settings import Settings
@@ -14,9 +15,14 @@ FILES = {
 }
 
 
+def window(settings: ControllerSettings) -> tuple[float, float]:
+    return settings.batch_window_idle_seconds, settings.batch_window_timeout_seconds
+
+
 def test_the_controllers() -> None:
     settings = read_controller(FILES["gpuplan-controller"])
     assert (settings.metrics_address, settings.leader_election.enabled) == ("0.0.0.0", True)
+    assert window(settings) == window(ControllerSettings()), "the chart's window is the controller's own"
 
 
 def test_the_agents() -> None:

@@ -126,12 +126,12 @@ def test_upgrade_and_rollback_change_what_differs_and_removal_leaves_the_crd(rel
         return (generations[0], generations[1], generations[2])
 
     assert state() == (1, 1, 1)
-    release.helm("upgrade", NAME, str(manifests.CHART), values={"batchWindowIdleSeconds": 5})
+    release.helm("upgrade", NAME, str(manifests.CHART), values={"batchWindowIdleSeconds": 2})
     assert state() == (2, 1, 1), "settings of the controller replace the controller alone"
     release.helm("rollback", NAME, "1")
     assert state() == (3, 1, 1)
     config = apply.get(release.cluster.admin, f"/api/v1/namespaces/{names.NAMESPACE}/configmaps/gpuplan-controller")
-    assert "batchWindowIdleSeconds: 10\n" in config["data"]["config.yaml"]
+    assert "batchWindowIdleSeconds: 1\n" in config["data"]["config.yaml"]
     assert apply.get(release.cluster.admin, policy)["metadata"]["uid"] == before, "a policy is never away"
 
     release.helm("uninstall", NAME, "--wait")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from controller.config.settings import Settings, load_settings
 from kube import apply
 from sandbox.cluster import Cluster
 from sandbox.objects import RefusedManifestError
@@ -42,6 +43,8 @@ def test_nodes_come_and_go(cluster: Cluster, said: list[str]) -> None:
     host = cluster.pods()[0]["spec"]["nodeName"]
     before = {name: found.root for name, found in cluster.nodes.items()}
     assert cluster.nodes_without_agent == {"a", "b"}
+    settings = load_settings(cluster.directory / "controller.yaml")
+    assert settings.batch_window_idle_seconds == Settings().batch_window_idle_seconds, "it runs with what ships"
 
     apply.delete(cluster.api, f"/api/v1/nodes/{host}")
     eventually(lambda: cluster.pods() == [], "its pod is collected")

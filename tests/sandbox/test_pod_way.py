@@ -15,7 +15,9 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 TOLERANCE = 0.05
-SETTINGS = ClusterSettings(status_tick_seconds=2.0, batch_timeout_seconds=12.0, batch_idle_seconds=6.0)
+SETTINGS = ClusterSettings(
+    status_tick_seconds=2.0, controller={"batchWindowTimeoutSeconds": 12, "batchWindowIdleSeconds": 6}
+)
 
 
 @pytest.fixture

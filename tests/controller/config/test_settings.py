@@ -8,9 +8,9 @@ from controller.config.settings import Settings, load_settings, read_settings
 from kube.settings import SettingsError
 
 
-def test_defaults_are_those_of_nos_and_the_design() -> None:
+def test_defaults_are_those_of_the_design() -> None:
     settings = read_settings({})
-    assert (settings.batch_window_timeout_seconds, settings.batch_window_idle_seconds) == (60.0, 10.0)
+    assert (settings.batch_window_timeout_seconds, settings.batch_window_idle_seconds) == (5.0, 1.0)
     assert settings.leader_election.enabled
     assert settings.leader_election.lease_duration_seconds == 15.0
     assert settings.namespace == "gpuplan-system"
@@ -46,13 +46,13 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
             {"leaderElection": {"leaseSeconds": 1}},
             ["unknown key leaderElection.leaseSeconds", "leaseDurationSeconds, renewDeadlineSeconds"],
         ),
-        ({"batchWindowIdleSeconds": "ten"}, ["batchWindowIdleSeconds is 'ten'", "valid number", "default is 10"]),
+        ({"batchWindowIdleSeconds": "ten"}, ["batchWindowIdleSeconds is 'ten'", "valid number", "default is 1"]),
         ({"batchWindowIdleSeconds": 0}, ["batchWindowIdleSeconds is 0", "greater than 0"]),
         ({"metricsPort": 70000}, ["metricsPort is 70000", "less than or equal to 65535", "default is 9840"]),
         ({"leaderElection": True}, ["leaderElection is True", "leaseDurationSeconds"]),
         ({"schedulerNames": []}, ["schedulerNames is []", "default is [default-scheduler]"]),
         ({"logLevel": "loud"}, ["logLevel is 'loud'", "'debug', 'info'"]),
-        ({"batchWindowIdleSeconds": 70}, ["batchWindowIdleSeconds (70)", "batchWindowTimeoutSeconds (60)"]),
+        ({"batchWindowIdleSeconds": 70}, ["batchWindowIdleSeconds (70)", "batchWindowTimeoutSeconds (5)"]),
         ({"taintRemovalSeconds": 30}, ["taintRemovalSeconds (30)", "agentSilentSeconds (60)"]),
         ({"leaderElection": {"renewDeadlineSeconds": 20}}, ["leaseDurationSeconds must be greater", "15, 10 and 2"]),
         (["a"], ["must be a mapping", "a list"]),

@@ -14,7 +14,7 @@ help:  ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
 	  printf '%-12s %s\n' "$$name" "$$text"; done
 
-demo: .venv/.ready  ## run the main job in the sandbox, as a story
+demo: $(if $(wildcard .venv/.ready),.venv/.ready,.venv/.sandbox)  ## run the main job in the sandbox, as a story
 	$(BIN)/gpuplan sandbox demo
 
 test: .venv/.ready  ## run everything that a change must pass
@@ -49,7 +49,7 @@ generated: .venv/.ready  ## files made from others are fresh
 	$(BIN)/python -m kube.kubelet_api --check
 	$(BIN)/python -m deploy.generate --check
 	$(BIN)/python -m docs.generate --check
-	$(BIN)/python -m pip check
+	$(BIN)/uv pip check --quiet --python $(BIN)/python
 
 docs: .venv/.ready  ## build the site of the documentation into build/site; a broken link or anchor is an error
 	$(BIN)/mkdocs build --quiet
@@ -120,25 +120,36 @@ fmt: .venv/.ready  ## format the code and apply safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: .venv/.ready  ## renew requirements/*.txt from pyproject.toml
-	$(call lock,requirements/product.txt,)
-	$(call lock,requirements/development.txt,--all-extras)
-lock = $(BIN)/uv pip compile -q pyproject.toml $(2) --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
-  --custom-compile-command "make lock" -o $(1)
+lock: .venv/.ready  ## renew requirements/*.txt from pyproject.toml: the only place where versions are chosen
+	$(call lock,development,pyproject.toml --all-extras)
+	$(call lock,product,pyproject.toml -c requirements/development.txt)
+	$(call lock,sandbox,pyproject.toml --extra sandbox --extra build -c requirements/development.txt)
+	echo uv | $(call lock,uv,- -c requirements/development.txt)
+	echo 'pip-audit>=2.10' | $(call lock,audit,-)
+# A version is taken a week after it came out: by then one that does harm has been found.
+lock = $(BIN)/uv pip compile -q $(2) --upgrade --exclude-newer "1 week" --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command "make lock" -o requirements/$(1).txt
 
 image:  ## build the container image IMAGE with docker
 	docker build --tag $(or $(IMAGE),gpuplan:$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' partitioning/__init__.py)) .
 
 audit: .venv/.ready  ## look for known vulnerabilities in what the image contains
-	$(BIN)/uv tool run pip-audit@2.10.1 --disable-pip --no-deps --requirement requirements/product.txt
+	$(BIN)/uv venv --quiet --clear build/audit
+	$(BIN)/uv pip sync --quiet --require-hashes --python build/audit/bin/python requirements/audit.txt
+	build/audit/bin/pip-audit --disable-pip --no-deps --requirement requirements/product.txt
 
-.venv/.ready: pyproject.toml requirements/development.txt
+# Nothing is resolved here, however old pip is: it installs uv by its hash, and uv what a lock lists, no more and no less.
+# The lock holds the build back-end, so that building the checkout fetches nothing either.
+.venv/.ready: requirements/development.txt
+.venv/.sandbox: requirements/sandbox.txt
+.venv/.ready .venv/.sandbox: pyproject.toml requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gpuplan needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@# The lock is complete (`make generated` checks it), so pip must not resolve it: one before 23.3 looks for newer versions of extras, and stops.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/development.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@rm -f .venv/.ready .venv/.sandbox
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/uv.txt
+	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python $(filter-out %/uv.txt,$(filter requirements/%,$^))
+	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e .
 	@touch $@
 
 clean:  ## remove everything that these targets made

@@ -1,6 +1,7 @@
 """`pip install gpuplan` without an extra starts every program; only `gpuplan sandbox` needs an extra, and names it.
 
-Builds the wheel and an environment that holds nothing but what is locked for the product. Needs the package index.
+Builds the wheel, with what is locked and without the package index, and an environment that holds nothing but what is
+locked for the product, which needs the index.
 """
 
 import subprocess
@@ -25,7 +26,8 @@ def run(*command: Path | str, returncode: int = 0) -> str:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the programs that an installation without extras has."""
     folder = tmp_path_factory.mktemp("wheel")
-    run(UV, "build", "--quiet", "--wheel", "--out-dir", folder / "dist", ROOT)
+    build = (UV, "build", "--quiet", "--offline", "--no-build-isolation", "--python", sys.executable)
+    run(*build, "--wheel", "--out-dir", folder / "dist", ROOT)
     run(UV, "venv", "--quiet", "--python", sys.executable, folder / "venv")
     install = (UV, "pip", "install", "--quiet", "--no-deps", "--python", folder / "venv" / "bin" / "python")
     run(*install, "--require-hashes", "--requirement", ROOT / "requirements" / "product.txt")

@@ -19,7 +19,7 @@ from benchmarks.over_time.jobs import Job, Size, TraceError, read_jobs, read_siz
 from benchmarks.over_time.nos import NosRule
 from benchmarks.over_time.product import Product
 from benchmarks.over_time.report import combined, measured, table
-from benchmarks.over_time.rules import RULES, Rule
+from benchmarks.over_time.rules import RULES, SHARED_RULES, Rule
 from benchmarks.over_time.timeline import Delays, Record
 from benchmarks.over_time.workloads import MAKERS, Workload, make
 from controller.config.settings import Settings, load_settings
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None, show: Callable[[str], object] = prin
     arguments = _parser().parse_args(argv)
     try:
         size = read_size(arguments.cluster)
-        policies = _policies(arguments.policy)
+        policies = _policies(arguments.policy, size)
         seeds = _seeds(arguments.seeds)
         settings = load_settings(arguments.settings) if arguments.settings else Settings()
         loads = [_workload(arguments.jobs, size, seed) for seed in seeds]
@@ -88,11 +88,12 @@ def _workload(given: str, size: Size, seed: int) -> Workload:
     return make(given, size, seed) or Workload(jobs=read_jobs(Path(given)))
 
 
-def _policies(text: str) -> list[str]:
+def _policies(text: str, size: Size) -> list[str]:
     names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in POLICIES]
+    there = ("gpuplan", *SHARED_RULES) if size.shared else POLICIES
+    unknown = [name for name in names if name not in there]
     if unknown or len(set(names)) < len(names):
-        raise TraceError(f"--policy: {text!r} is not understood: give some of {','.join(POLICIES)}, each once")
+        raise TraceError(f"--policy: {text!r} is not understood: give some of {','.join(there)}, each once")
     return names
 
 

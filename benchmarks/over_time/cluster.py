@@ -4,7 +4,8 @@ Takes jobs, the size and the delays; a controller hears of every change, changes
 agent destroys and makes instances one after the other on a GPU; the Node shows them at the kubelet's next status tick.
 The scheduler binds in its queue's order to the pod's nominated node, else to a random one that shows a free instance,
 so that a freed instance goes to a waiting pod of its profile at once; a nomination holds its place against pods that
-are no more urgent. The kubelet hands out any free instance of the profile. Not simulated: back-off, CPU and faults.
+are no more urgent. The kubelet hands out any free instance of the profile. An MPS slice is one
+with its number as start. Not simulated: back-off, CPU and faults.
 """
 
 import math
@@ -29,7 +30,6 @@ class Gpu:
     index: int
     instances: dict[Instance, int | None] = field(default_factory=dict)
     """With the job that holds it. Registered with the kubelet; the Node may not show it yet."""
-    planned: Layout | None = None
     coming: tuple[Instance, ...] | None = None
     """Those that the agent is making; () while the Node does not show them yet; None: settled."""
     fresh: frozenset[Instance] = frozenset()
@@ -109,7 +109,7 @@ class Cluster:
             raise AssertionError(f"GPU {index} of {node}: {lost or 'it changes already'}: a plan that must not be")
         for one in gone:
             del gpu.instances[one]
-        gpu.coming, gpu.planned = tuple(sorted(wanted - gpu.instances.keys())), layout
+        gpu.coming = tuple(sorted(wanted - gpu.instances.keys()))
         self.record.changed(created=len(gpu.coming), deleted=len(gone))
         delays = self.timeline.delays
         if gone and delays.write_allocatable:

@@ -1,8 +1,9 @@
 """Reads job traces and the size of the cluster; a bad one is refused with a sentence that names line and field.
 
 A trace is CSV with the columns name, arrival_ms, profile and duration_ms, and perhaps priority; other columns are
-ignored. A pod list of Alibaba's cluster-trace-gpu-v2023, known by its columns, is read too: of it the pods of one GPU,
-with the profiles that `benchmarks.trace` reads from their shares. A job whose profile the GPU model lacks just waits.
+ignored. A profile is that of a MIG instance (1g.10gb), or the memory of an MPS slice (10gb); a job whose profile the
+GPUs lack just waits. A pod list of Alibaba's cluster-trace-gpu-v2023, known by its columns, is read too: of it the pods
+of one GPU, with the profiles that `benchmarks.trace` reads from their shares.
 """
 
 import csv
@@ -11,13 +12,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from benchmarks.trace import profile_of
+from crds.v1alpha1.names import Partitioning
 from partitioning.models import GpuModel, known_models, model_for_product
+from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, shareable_mib
 
 COLUMNS = ("name", "arrival_ms", "profile", "duration_ms")
 ALIBABA = ("name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
-_PROFILE = re.compile(r"[1-9]\d*g\.[1-9]\d*gb(\+[a-z.]+)?")
+_PROFILE = re.compile(r"(?:MIG )?([1-9]\d*g\.[1-9]\d*gb(?:[+-][a-z.]+)*|[1-9]\d*gb)")
 _LONGEST_MS = 100 * 366 * 86_400_000
 
 
@@ -27,7 +31,7 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A pod that requests one MIG instance and ends by itself."""
+    """A pod that requests one partition and ends by itself."""
 
     name: str
     arrival: float
@@ -44,11 +48,34 @@ class Size:
     nodes: int = 4
     gpus: int = 4
     model: GpuModel
+    shared: bool = False
+    """By MPS; else divided by MIG."""
 
     @property
-    def compute_slices(self) -> int:
-        """Of all GPUs together."""
-        return self.nodes * self.gpus * self.model.compute_slices
+    def gigabytes(self) -> int:
+        """What MPS slices of one GPU can have together."""
+        return shareable_mib(self.model.memory_mib) * BYTES_PER_MIB // BYTES_PER_GB
+
+    @property
+    def capacity(self) -> int:
+        """Of all GPUs together, in what `weights` count."""
+        return self.nodes * self.gpus * (self.gigabytes if self.shared else self.model.compute_slices)
+
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """Compute slices by profile, or GB of each slice that fits."""
+        if self.shared:
+            return {f"{number}gb": number for number in range(1, self.gigabytes + 1)}
+        return {spec.name: spec.compute_slices for spec in self.model.profiles}
+
+    @property
+    def profiles(self) -> Mapping[int, str]:
+        """By sevenths of a GPU the plain profile with least memory; of slices, those with as much memory."""
+        found: dict[int, str] = {}
+        for spec in sorted((one for one in self.model.profiles if "+" not in one.name), key=lambda one: -one.size):
+            memory = f"{spec.size * self.gigabytes // self.model.slots}gb"
+            found[spec.compute_slices] = memory if self.shared else spec.name
+        return found
 
 
 def read_jobs(path: Path) -> list[Job]:
@@ -68,11 +95,11 @@ def read_jobs(path: Path) -> list[Job]:
 
 
 def read_size(text: str) -> Size:
-    """From `nodes=4,gpus=4,model=H100-80GB`; what is left out is that."""
+    """From `nodes=4,gpus=4,model=H100-80GB,partitioning=mig`; what is left out is that."""
     given: dict[str, str] = {}
     for part in text.split(","):
         key, _, value = part.strip().partition("=")
-        if key not in ("nodes", "gpus", "model") or not value or key in given:
+        if key not in ("nodes", "gpus", "model", "partitioning") or not value or key in given:
             raise TraceError(f"--cluster: {part!r} is not understood: write nodes=4,gpus=4,model=H100-80GB")
         given[key] = value
     name = given.get("model", "H100-80GB")
@@ -80,7 +107,11 @@ def read_size(text: str) -> Size:
     if model is None or not model.mig_capable:
         names = ", ".join(one.key for one in known_models() if one.mig_capable)
         raise TraceError(f"--cluster: model {name!r} is unknown or has no MIG: give one of {names}")
-    return Size(nodes=_count(given, "nodes"), gpus=_count(given, "gpus"), model=model)
+    partitioning = given.get("partitioning", Partitioning.MIG)
+    if partitioning not in (Partitioning.MIG, Partitioning.MPS):
+        raise TraceError(f"--cluster: partitioning is {partitioning!r}: give mig or mps")
+    shared = partitioning == Partitioning.MPS
+    return Size(nodes=_count(given, "nodes"), gpus=_count(given, "gpus"), model=model, shared=shared)
 
 
 def _count(given: Mapping[str, str], key: str) -> int:
@@ -97,16 +128,16 @@ def _plain(rows: "csv.DictReader[str]", columns: Sequence[str], path: Path) -> I
     lines: dict[str, int] = {}
     for row in rows:
         line = _Line(path, rows.line_num, row)
-        name, profile = line.text("name"), line.text("profile")
+        name, profile = line.text("name"), _PROFILE.fullmatch(line.text("profile"))
         if name in lines:
             line.refuse("name", f"is on line {lines[name]}, too: each job needs a name of its own")
         lines[name] = rows.line_num
-        if not _PROFILE.fullmatch(profile):
+        if profile is None:
             line.refuse("profile", "is no MIG profile: write 1g.10gb, as nvidia-smi prints it")
         yield Job(
             name=name,
             arrival=line.milliseconds("arrival_ms") / 1000,
-            profile=profile,
+            profile=profile[1],
             duration=line.milliseconds("duration_ms") / 1000,
             priority=line.priority(),
         )
@@ -129,8 +160,10 @@ class _Line:
 
     def __init__(self, path: Path, number: int, row: Mapping[str, str | None]) -> None:
         self._path, self._number, self._row = path, number, row
+        if None in row:
+            raise TraceError(f"{path}: line {number}: has more fields than the first line has columns")
 
-    def refuse(self, field: str, why: str) -> None:
+    def refuse(self, field: str, why: str) -> NoReturn:
         raise TraceError(f"{self._path}: line {self._number}: {field} {(self._row.get(field) or '')!r} {why}")
 
     def text(self, field: str) -> str:

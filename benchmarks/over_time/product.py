@@ -17,12 +17,13 @@ from kubernetes.client import ApiClient
 from prometheus_client import CollectorRegistry
 
 from benchmarks.over_time.cluster import Cluster, Gpu
+from benchmarks.over_time.readings import layout_of, reading_of, resource_of
 from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
 from controller.actions.nominations import Nominator
 from controller.actions.plan_writer import Outcome, Written
 from controller.api.plan_items import item_of
-from controller.api.plans import GpuReading, PlanReading, Stage
+from controller.api.plans import GpuReading, PlanReading
 from controller.cache.batcher import Batcher
 from controller.cache.cluster import Deadlines
 from controller.cache.state import State
@@ -32,11 +33,9 @@ from controller.lifetime import Lifetime
 from controller.loop import Loop, Parts
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
-from controller.model.views import GpuView, MigDesired, NodeView, PartitionView, PlannedGpu, PodView
+from controller.model.views import Desired, NodeView, PlannedGpu, PodView
 from controller.planning import plan
-from crds.v1alpha1.names import GpuState, Mode, Partitioning, PartitionState
-from partitioning.layouts import Instance
-from partitioning.resources import mig_resource
+from crds.v1alpha1.names import Mode, Partitioning
 
 LONGEST_WAKE_SECONDS = 5.0
 """While a pod waits: the deadlines of the state are minutes apart."""
@@ -62,6 +61,7 @@ class Product:
         self._numbers = {name: number for number, name in enumerate(cluster.nodes)}
         self._versions = 0
         self._error: Exception | None = None
+        self._desired: dict[tuple[str, int], Desired] = {}
         self._planned_json: dict[str, str] = {}
         self._generations: Counter[str] = Counter(cluster.nodes)
 
@@ -127,7 +127,7 @@ class Product:
         if bound is None and job not in self._cluster.pending:
             self._state.observe_pod(key, None)
             return
-        resource = mig_resource(one.profile)
+        resource = resource_of(one.profile)
         view = PodView(
             namespace=NAMESPACE,
             name=one.name,
@@ -144,13 +144,13 @@ class Product:
         self._state.observe_pod(key, view)
 
     def node_changed(self, node: str) -> None:
-        shown = {mig_resource(profile): count for profile, count in sorted(self._cluster.shown[node].items())}
+        shown = {resource_of(profile): count for profile, count in sorted(self._cluster.shown[node].items())}
         size = self._cluster.size
         view = NodeView(
             name=node,
             uid=f"uid-{node}",
             allocatable={**PLENTY, **shown},
-            partitioning=Partitioning.MIG,
+            partitioning=Partitioning.MPS if size.shared else Partitioning.MIG,
             product=size.model.product,
             gpu_count=size.gpus,
         )
@@ -171,9 +171,8 @@ class Product:
             self._planned_json[change.node] = _planned_json(change.gpus)
             self._state.expect_planned(change.node, self._planned_json[change.node])
             for index in change.changed:
-                desired = items[index].desired
-                assert isinstance(desired, MigDesired)
-                self._cluster.change(change.node, index, desired.layout)
+                desired = self._desired[change.node, index] = items[index].desired
+                self._cluster.change(change.node, index, layout_of(self._cluster.gpus[change.node][index], desired))
             self._state.plan_answered(change.node, self._reading(change.node))
         return tuple(Outcome(node=change.node, written=Written.APPLIED) for change in result.node_changes)
 
@@ -231,36 +230,11 @@ class Product:
         )
 
     def _gpu(self, gpu: Gpu) -> GpuReading:
-        desired = None if gpu.planned is None else MigDesired(layout=gpu.planned)
-        settled = gpu.coming is None
-        view = GpuView(
-            index=gpu.index,
-            uuid=f"GPU-{self._numbers[gpu.node]:08x}-{gpu.index}",
-            model=self._cluster.size.model,
-            mig_enabled=True,
-            state=GpuState.READY if settled else GpuState.CHANGING,
-            partitions=tuple(
-                PartitionView(
-                    resource=mig_resource(instance.profile),
-                    profile=instance.profile,
-                    start=instance.start,
-                    size=instance.size,
-                    state=_state(gpu, instance),
-                    id=f"MIG-{gpu.node}-{gpu.index}-{instance.profile}-{instance.start}",
-                    pod="" if job is None else f"{NAMESPACE}/{self._cluster.jobs[job].name}",
-                )
-                for instance, job in sorted(gpu.instances.items(), key=lambda one: one[0])
-            ),
-            desired=desired,
-        )
-        item_hash = "" if gpu.planned is None else str(gpu.planned)
-        return GpuReading(view=view, item_hash=item_hash, stage=Stage.SETTLED if settled else Stage.WORKING)
-
-
-def _state(gpu: Gpu, instance: Instance) -> PartitionState:
-    if gpu.instances[instance] is not None:
-        return PartitionState.USED
-    return PartitionState.PENDING if instance in gpu.fresh else PartitionState.FREE
+        uuid = f"GPU-{self._numbers[gpu.node]:08x}-{gpu.index}"
+        held_by = {
+            job: f"{NAMESPACE}/{self._cluster.jobs[job].name}" for job in gpu.instances.values() if job is not None
+        }
+        return reading_of(gpu, uuid, self._cluster.size, self._desired.get((gpu.node, gpu.index)), held_by)
 
 
 def _planned_json(gpus: Iterable[PlannedGpu]) -> str:

@@ -53,14 +53,14 @@ def _summary(waits: Sequence[float]) -> Json:
 
 
 def _use(record: Record, begin: float, until: float) -> float:
-    """The share of all compute slices that jobs had until then."""
-    slices = {spec.name: spec.compute_slices for spec in record.size.model.profiles}
+    """The share of all compute slices, or of the memory of shared GPUs, that jobs had until then."""
+    slices = record.size.weights
     had = math.fsum(
         slices[record.jobs[number].profile] * max(0.0, min(_end(record, number), until) - start)
         for number, start in record.started.items()
     )
     span = until - begin
-    return round(had / (record.size.compute_slices * span), 4) if span > 0 else 0.0
+    return round(had / (record.size.capacity * span), 4) if span > 0 else 0.0
 
 
 def combined(policy: str, seeds: Sequence[int], found: Sequence[Json], seconds: float | None) -> Json:

@@ -1,17 +1,19 @@
 """Simple rules that place jobs one by one on instances of their own, as a DRA driver does, with the same hardware.
 
+On GPUs that are shared by MPS a place is memory: any free GB do, those of an idle slice of that size before others.
 Waiting jobs are tried in the order of priority and age at each event. A rule rates the placements that no other job
 holds; instances that are in the way go, the job starts when its own is made and shown. An idle instance at that place
 is taken as it is, at once. With reservations, so many of the oldest jobs keep the place that fewest jobs hold.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from benchmarks.over_time.jobs import Job, Size
 from benchmarks.over_time.timeline import Delays, Record, Timeline
+from partitioning.layouts import Instance
 from partitioning.models import GpuModel
 from partitioning.placements import Placement, placements_of
 
@@ -70,6 +72,15 @@ RULES: Mapping[str, tuple[Rate, int]] = {
 """With the number of reservations."""
 
 
+def tightest(gpu: OwnedGpu, placement: Placement, _: Mapping[str, int]) -> Cost:
+    """Best fit where free memory is free memory: the GPU that has most in use."""
+    return (-gpu.mask.bit_count(), placement not in gpu.idle)
+
+
+SHARED_RULES: Mapping[str, tuple[Rate, int]] = {"first-fit": (first_fit, 0), "best-fit": (tightest, 0)}
+"""Of GPUs that are shared by MPS."""
+
+
 def _possible(model: GpuModel, mask: int) -> int:
     return sum(not mask & one.blockers for places in placements_of(model).values() for one in places)
 
@@ -93,8 +104,9 @@ class Rule:
     def __init__(self, jobs: list[Job], size: Size, delays: Delays, name: str) -> None:
         self._jobs, self._timeline = jobs, Timeline(delays)
         self._rate: Rate
-        self._rate, self._reservations = RULES[name]
+        self._rate, self._reservations = (SHARED_RULES if size.shared else RULES)[name]
         self._record = Record(jobs, size)
+        self._gigabytes = size.gigabytes if size.shared else 0
         self._places = placements_of(size.model)
         self._gpus = [
             OwnedGpu(node=node, index=index, model=size.model)
@@ -142,9 +154,25 @@ class Rule:
             for other, (kept, place) in self._reserved.items():
                 if other != job and kept is gpu:
                     mask |= place.taken
-            for place in self._places.get(self._jobs[job].profile, ()):
+            for place in self._places_on(gpu, mask, self._jobs[job].profile):
                 if not mask & place.blockers:
                     yield gpu, place
+
+    def _places_on(self, gpu: OwnedGpu, mask: int, profile: str) -> Iterable[Placement]:
+        if not self._gigabytes:
+            return self._places.get(profile, ())
+        if "." in profile:
+            return ()
+        size = int(profile.removesuffix("gb"))
+        found = [place for place in gpu.idle if place.instance.profile == profile]
+        idle = 0
+        for place in gpu.idle:
+            idle |= place.taken
+        bits = [1 << number for number in range(self._gigabytes) if not mask >> number & 1]
+        if len(bits) >= size:
+            taken = sum(sorted(bits, key=lambda bit: (bool(bit & idle), bit))[:size])
+            found.append(Placement(instance=Instance(start=0, size=1, profile=profile), taken=taken, blockers=taken))
+        return found
 
     def _take(self, job: int, gpu: OwnedGpu, place: Placement) -> None:
         del self._waiting[job]

@@ -1,15 +1,15 @@
 """Makes the workloads that come with the benchmark, from a name, the load and a seed.
 
-Takes the cluster too, since the rate of arrivals follows from its size. Loads are shares of all compute slices. The
-profiles are the smallest of each size that the model has. The same arguments give the same jobs on every machine.
+Takes the cluster too, since the rate of arrivals follows from its size. Loads are shares of all compute slices, or of
+the memory of shared GPUs. The profiles are the smallest of each size that the model has, or slices of as much memory.
+The same arguments give the same jobs on every machine.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.over_time.jobs import Job, Size, TraceError
-from partitioning.models import GpuModel
 
 MEDIAN_SECONDS = 600.0
 FOREVER_SECONDS = 1e7
@@ -35,7 +35,7 @@ class _Maker:
 
     def __init__(self, size: Size, seed: int, *, sigma: float = 0.8) -> None:
         self.size, self.rng, self._sigma = size, random.Random(seed), sigma
-        self._profiles = _profiles(size.model)
+        self._profiles, self._weights = size.profiles, size.weights
         self.jobs: list[Job] = []
 
     def life(self, median: float = MEDIAN_SECONDS) -> float:
@@ -53,20 +53,15 @@ class _Maker:
     def steady(self, load: float, mix: Mix, count: int, *, start: float = 0.0, median: float = MEDIAN_SECONDS) -> float:
         """Poisson arrivals whose work is this load in the mean; returns when the last one comes."""
         drawn = [(self.draw(mix), self.life(median)) for _ in range(count)]
-        gap = sum(slices * life for slices, life in drawn) / count / (load * self.size.compute_slices)
+        gap = self.work(drawn) / count / (load * self.size.capacity)
         now = start
         for slices, life in drawn:
             now += self.rng.expovariate(1 / gap)
             self.add(now, slices, life)
         return now
 
-
-def _profiles(model: GpuModel) -> dict[int, str]:
-    """By compute slices the plain profile with least memory."""
-    found: dict[int, str] = {}
-    for spec in sorted((one for one in model.profiles if "+" not in one.name), key=lambda one: -one.size):
-        found[spec.compute_slices] = spec.name
-    return found
+    def work(self, drawn: Iterable[tuple[int, float]]) -> float:
+        return sum(self._weights[self._profiles[slices]] * life for slices, life in drawn)
 
 
 def migbench(size: Size, load: float, seed: int) -> Workload:
@@ -86,7 +81,7 @@ def trickle(size: Size, load: float, seed: int) -> Workload:
     """Small pods one by one, as notebooks come, and a whole GPU now and then."""
     maker = _Maker(size, seed)
     end = maker.steady(load, {1: 85, 2: 15}, 30 * size.nodes * size.gpus, median=3 * MEDIAN_SECONDS)
-    whole = max(_profiles(size.model))
+    whole = max(size.profiles)
     now = 1800.0
     while now < end:
         maker.add(now + maker.rng.uniform(0, 600), whole, maker.life())
@@ -102,7 +97,7 @@ def bursts(size: Size, load: float, seed: int) -> Workload:
         drawn = [(maker.draw(MIX), maker.life()) for _ in range(maker.rng.randint(gpus + 3, 2 * gpus + 10))]
         for slices, life in drawn:
             maker.add(now + maker.rng.uniform(0, 3), slices, life)
-        now += sum(slices * life for slices, life in drawn) / (load * size.compute_slices)
+        now += maker.work(drawn) / (load * size.capacity)
     return Workload(jobs=sorted(maker.jobs, key=lambda job: job.arrival))
 
 
@@ -117,8 +112,8 @@ def turning(size: Size, load: float, seed: int) -> Workload:
 def stuck(size: Size, load: float, seed: int) -> Workload:
     """A pod of a whole GPU in front that can never run, since a pod that never ends is on every GPU."""
     maker = _Maker(size, seed)
-    whole = max(_profiles(size.model))
-    once = [slices for slices in _profiles(size.model) if whole > slices > whole // 2]
+    whole = max(size.profiles)
+    once = [slices for slices in size.profiles if whole > slices > whole // 2]
     if not once:
         raise TraceError(f"--jobs: stuck: {size.model.key} has no profile of which just one fits alongside others")
     gpus = size.nodes * size.gpus

@@ -236,7 +236,7 @@ def test_load_is_the_work_that_comes_per_second(name: str) -> None:
     assert workload is not None
     slices = {spec.name: spec.compute_slices for spec in H100.profiles}
     work = sum(slices[job.profile] * job.duration for job in workload.jobs)
-    assert work / workload.jobs[-1].arrival / size.compute_slices == pytest.approx(0.8, rel=0.12)
+    assert work / workload.jobs[-1].arrival / size.capacity == pytest.approx(0.8, rel=0.12)
 
 
 def test_foreign_pod_list_is_read(tmp_path: Path) -> None:
@@ -264,6 +264,7 @@ def test_foreign_pod_list_is_read(tmp_path: Path) -> None:
         ("a,0,nvidia.com/gpu,10", "line 3: profile 'nvidia.com/gpu' is no MIG profile"),
         (",0,1g.10gb,10", "line 3: name '' is empty"),
         ("ok,0,1g.10gb,10", "line 3: name 'ok' is on line 2, too"),
+        ("a,0,1g.10gb,10,1,2", "line 3: has more fields than the first line has columns"),
         ("a,0,1g.10gb,10,high", "line 3: priority 'high' is no whole number"),
         ("a,0,1g.10gb,10,99999999999", "line 3: priority '99999999999' is no whole number"),
     ],
@@ -286,6 +287,11 @@ def test_bad_line_is_refused_with_line_and_field(
         (("--jobs", "steady", "--seeds", "1,1"), "--seeds: '1,1' is not understood"),
         (("--jobs", "steady", "--cluster", "nodes=0"), "--cluster: nodes is '0'"),
         (("--jobs", "steady", "--cluster", "model=T4"), "--cluster: model 'T4' is unknown or has no MIG"),
+        (("--jobs", "steady", "--cluster", "partitioning=vgpu"), "--cluster: partitioning is 'vgpu': give mig or mps"),
+        (
+            ("--jobs", "steady", "--cluster", "partitioning=mps", "--policy", "nos"),
+            "give some of gpuplan,first-fit,best-fit",
+        ),
         (("--jobs", "steady", "--horizon", "0"), "--horizon: 0 s is before the first job comes"),
         (("--jobs", "steady", "--settings", "missing.yaml"), "missing.yaml: No such file or directory"),
         (("--jobs", "stuck", "--cluster", "model=A30-24GB"), "has no profile of which just one fits"),
@@ -296,6 +302,37 @@ def test_bad_argument_is_refused_with_a_sentence(
 ) -> None:
     assert main(arguments) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_profiles_are_read_as_nvidia_smi_prints_them(tmp_path: Path) -> None:
+    jobs = ("a,0,MIG 1g.10gb,1000", "b,0,1g.10gb+me,1000", "c,0,1g.24gb+me.all,1000", "d,0,1g.24gb-me,1000")
+    found = replayed(tmp_path, "gpuplan", ONE, *jobs, more=("--horizon", "300"))
+    assert {name for name in found["wait"]} == {"all", "1g.10gb", "1g.10gb+me", "1g.24gb+me.all", "1g.24gb-me"}
+    assert found["unfinished"] == 2
+
+
+SHARED = "nodes=1,gpus=2,partitioning=mps"
+
+
+@pytest.mark.parametrize("policy", ["gpuplan", "first-fit", "best-fit"])
+def test_slices_that_come_one_by_one_leave_a_shared_gpu_for_a_large_one(tmp_path: Path, policy: str) -> None:
+    jobs = [f"a{n},{60_000 * n},10gb,900000" for n in range(4)]
+    found = replayed(tmp_path, policy, SHARED, *jobs, "b,300000,80gb,10000", "c,330000,1g.10gb,1000", "d,0,85gb,1000")
+    assert found["wait"]["80gb"]["max"] <= 30
+    assert found["unfinished"] == 2
+    assert found["gpus_changed"] == 5
+    assert found["gpc_use"] == pytest.approx((4 * 10 * 900 + 80 * 10) / (2 * 84 * found["makespan_s"]), rel=0.2)
+
+
+@pytest.mark.parametrize("policy", ["gpuplan", "first-fit", "best-fit"])
+def test_idle_slice_is_taken_as_it_is_and_goes_where_its_memory_is_needed(tmp_path: Path, policy: str) -> None:
+    cluster = "nodes=1,gpus=1,partitioning=mps"
+    again = replayed(tmp_path, policy, cluster, "a,0,40gb,10000", "b,60000,40gb,10000")
+    assert (again["instances_created"], again["instances_deleted"]) == (1, 0)
+    larger = replayed(tmp_path, policy, cluster, "a,0,50gb,10000", "b,60000,40gb,10000", "c,61000,30gb,10000")
+    assert (larger["instances_created"], larger["instances_deleted"]) == (3, 1)
+    full = replayed(tmp_path, policy, cluster, "a,0,50gb,100000", "b,1000,40gb,10000")
+    assert full["wait"]["40gb"]["max"] >= 99
 
 
 def test_file_without_jobs_or_columns_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

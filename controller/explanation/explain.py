@@ -7,7 +7,7 @@ those count; nodes of the other kind are a hint in the details. Never changes th
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -53,8 +53,6 @@ _ADMINISTRATORS = (UnplacedReason.BLOCKED, UnplacedReason.MIG_MODE_DISABLED)
 class _Outlook:
     """What is known of a request for partitions, whatever CPU and memory the pod requests."""
 
-    nodes: list[int]
-    """Their GPUs could hold it, and the scheduler allows them."""
     in_flight: list[tuple[int, Answer]]
     """Nodes where something is going on that may serve it."""
     answer: Answer | None
@@ -137,13 +135,17 @@ class _Explainer:
             return nearest(able.others) if able.others else self._never_fits(wants)
         if not any(self._stocks[node].is_large_enough(assignment.needs) for node in able.nodes):
             return no_large_node(assignment.needs, (self._stocks[node].node for node in able.nodes))
-        outlook = self._outlook(assignment, able.nodes)
-        if not any(self._stocks[node].is_large_enough(assignment.needs) for node in outlook.nodes):
+        nodes = [node for node in able.nodes if self._board.group_of[node] in assignment.groups]
+        large = [node for node in nodes if self._stocks[node].is_large_enough(assignment.needs)]
+        if not large:
             return self._on_allowed_nodes(assignment, able) or self._filtered(assignment, able.nodes)
         if assignment.constrained:
-            refused = self._refused(assignment, outlook.nodes)
+            refusals = {node: self._constrained.refusals(assignment, (node,)) for node in large}
+            refused = self._refused(assignment, refusals)
             if refused is not None:
                 return refused
+            nodes = [node for node in large if refusals[node][""]]
+        outlook = self._outlook(assignment, nodes)
         for node, answer in outlook.in_flight:
             if self._board.fits(assignment, node):
                 return answer
@@ -151,15 +153,14 @@ class _Explainer:
             return self._on_cordoned_nodes(assignment, able.nodes) or outlook.answer  # to uncordon is less work
         return outlook.answer or too_little_left(assignment.demand, outlook.with_partitions)
 
-    def _refused(self, assignment: Assignment, nodes: Sequence[int]) -> Answer | None:
+    def _refused(self, assignment: Assignment, refusals: Mapping[int, Counter[str]]) -> Answer | None:
         """Filters that read other pods keep it off all nodes, or off all that have room."""
-        misfits = {node: self._constrained.refusals(assignment, (node,)) for node in nodes}
-        reasons = sum(misfits.values(), Counter[str]())
+        reasons = sum(refusals.values(), Counter[str]())
         if not reasons[""]:
-            return kept_off_by_others(len(nodes), reasons)
-        roomy = [node for node in nodes if self._board.fits(assignment, node)]
+            return kept_off_by_others(len(refusals), reasons)
+        roomy = [node for node in refusals if self._board.fits(assignment, node)]
         roomy = [node for node in roomy if self._board.has_partitions(assignment, node)]
-        reasons = sum((misfits[node] for node in roomy), Counter[str]())
+        reasons = sum((refusals[node] for node in roomy), Counter[str]())
         return kept_off_by_others(len(roomy), reasons, "every node with room") if roomy and not reasons[""] else None
 
     def _on_allowed_nodes(self, assignment: Assignment, able: _Able) -> Answer | None:
@@ -187,19 +188,18 @@ class _Explainer:
     def _misfit(self, pod: PodView, node: NodeView) -> Misfit | None:
         return self._groups.why_not(pod, node)
 
-    def _outlook(self, assignment: Assignment, able: Sequence[int]) -> _Outlook:
-        key = (assignment.wants, assignment.groups)
+    def _outlook(self, assignment: Assignment, nodes: Sequence[int]) -> _Outlook:
+        """Of nodes whose GPUs could hold it, and that the scheduler allows."""
+        key = (assignment.wants, tuple(nodes))
         found = self._outlooks.get(key)
         if found is None:
             wants = assignment.wants
-            nodes = [node for node in able if self._board.group_of[node] in assignment.groups]
             with_partitions = [node for node in nodes if self._board.has_partitions(assignment, node)]
             with_partitions.sort(key=lambda node: -self._board.nodes[node].free.cpu_milli)
             causes = [cause for node in nodes for cause in causes_of(self._stocks[node], node, wants)]
             if self._reserved is not None:
                 causes += self._reserved.causes(wants, nodes)
             found = self._outlooks[key] = _Outlook(
-                nodes=nodes,
                 in_flight=in_flight(causes),
                 answer=None if with_partitions else self._about_gpus(assignment, nodes, causes),
                 with_partitions=[(self._stocks[node].node, self._board.nodes[node]) for node in with_partitions],

@@ -18,8 +18,8 @@ from controller.simulator import TOO_MUCH, VOLUME_FILTERS, Misfit, untolerated
 
 NO_WORK_LEFT = Answer(
     UnplacedReason.NO_CAPACITY,
-    "The planning pass had no work left to examine this pod on every node. Wait, or ask an administrator to check in "
-    "the controller's log which pods took most.",
+    "The planning pass used up its work or its time before it examined this pod on every node. Wait, or ask an "
+    "administrator to check in the controller's log which pods took most.",
 )
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "(.+)" not found')
 

@@ -103,7 +103,7 @@ class SetAside:
         if error is None:
             return (
                 "Planning several pods of this namespace failed, so none of its pods is planned. Ask an administrator "
-                "to check the controller's log."
+                "to check in the controller's log which pods these are, and to delete them."
             )
         return (
             f"Planning this pod failed ({type(error).__name__}): nothing is planned for it, and it is tried again in "

@@ -18,13 +18,21 @@ class NodeCapacity:
 
     free: Capacity
     usage: Usage
+    overheld: frozenset[str] = frozenset()
+    """Devices of which bound pods hold more than there is: no further pod fits that requests one."""
     changes: int = 0
     """How many pods came or went: what failed on the node before the next change fails again."""
 
     def fits(self, demand: Demand) -> bool:
         """Everything but partitions."""
         ports = demand.host_ports
+        if self.overheld and self.lacks(demand):
+            return False
         return self.free.fits(demand.needs) and not (ports and self.usage.conflicts(ports))
+
+    def lacks(self, demand: Demand) -> list[str]:
+        """Requested devices that are held by more pods than there are devices."""
+        return [name for name, _ in demand.wants if name in self.overheld]
 
     def take(self, demand: Demand) -> None:
         self.free -= demand.holds

@@ -54,7 +54,9 @@ def _empty_board(
         return stock.free + Capacity.of(beyond) if beyond else stock.free
 
     board = Board(
-        nodes=by_node(lambda _, stock: NodeCapacity(free=free(stock), usage=stock.usage), stocks),
+        nodes=by_node(
+            lambda _, stock: NodeCapacity(free=free(stock), usage=stock.usage, overheld=stock.overheld), stocks
+        ),
         groups=[Group() for _ in range(groups.count)],
         group_of=groups.group_of,
         sizes=sorted(resources, key=_hardest_first),

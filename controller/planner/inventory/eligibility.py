@@ -5,10 +5,11 @@ unknown ones, and free ones of a resource that a bound pod holds somewhere on th
 Never calls a GPU eligible whose hardware does not agree with its plan, or which users own.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from controller.model.demand import kind_of
+from controller.model.demand import is_partition, kind_of
 from controller.model.equal_shares import equal_shares
 from controller.model.snapshot import Snapshot
 from controller.model.views import (
@@ -22,6 +23,7 @@ from controller.model.views import (
     PodView,
 )
 from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, Ineligible, NodeStock, mig_layout
+from controller.planner.inventory.supply import desired_counts
 from controller.planner.isolation import by_node
 from controller.simulator import Usage
 from crds.v1alpha1.names import CLOSED, LABEL_DRIVER, GpuState, Mode, Partitioning
@@ -58,6 +60,7 @@ def node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], o
     if plan is None:
         return stock
     stock.held_unseen = _held_unseen(plan, pods)
+    stock.overheld = _overheld(stock, plan) if stock.held_unseen else frozenset()
     stock.gpus = tuple(_gpu_stock(stock, gpu, options) for gpu in plan.gpus)
     return stock
 
@@ -92,6 +95,15 @@ def _held_unseen(plan: PlanView, pods: Iterable[PodView]) -> frozenset[str]:
             if missing > 0:
                 unseen[resource] = unseen.get(resource, 0) + missing
     return frozenset([resource for resource, count in unseen.items() if count > shown.get((resource, ""), 0)])
+
+
+def _overheld(stock: NodeStock, plan: PlanView) -> frozenset[str]:
+    there: Counter[str] = Counter()
+    for gpu in plan.gpus:
+        coming = desired_counts(gpu.desired if gpu.under_way else None)
+        there += Counter(part.resource for part in gpu.partitions) | coming
+    held = stock.usage.held
+    return frozenset(name for name in stock.held_unseen if is_partition(name) and held[name] > there[name])
 
 
 def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions) -> GpuStock:

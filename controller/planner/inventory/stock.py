@@ -89,6 +89,8 @@ class NodeStock:
     gpus: tuple[GpuStock, ...] = ()
     held_unseen: frozenset[str] = frozenset()
     """Resources that a bound pod holds although the status does not show which partition."""
+    overheld: frozenset[str] = frozenset()
+    """Of these, resources of which bound pods hold more than there is: what is made there is counted as theirs."""
 
     @property
     def name(self) -> str:

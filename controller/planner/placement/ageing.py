@@ -137,7 +137,7 @@ def _fits_once_released(
     holders = [pod for title in sorted(titles) if (pod := ageing.bound.get(title)) is not None]
     leaving = [one.demand for one in yielding if one.node == device.node]
     free = node.free + Capacity.total(each.holds for each in (*map(demand_of, holders), *leaving))
-    if not free.fits(demand.needs):
+    if not free.fits(demand.needs) or node.lacks(demand):
         return False
     if not demand.host_ports:
         return True

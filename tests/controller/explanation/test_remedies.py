@@ -7,7 +7,7 @@ import pytest
 from controller.explanation.causes import Cause
 from controller.explanation.remedies import nearest
 from controller.model.reasons import UnplacedReason
-from controller.model.scheduling import HostPort
+from controller.model.scheduling import HostPort, LabelSelector, PodAffinityTerm, Requirement
 from controller.model.snapshot import Snapshot
 from controller.model.views import PartitionView, PodView
 from controller.planner.inventory.stock import Ineligible
@@ -103,3 +103,44 @@ def test_what_never_fits_gets_a_remedy(snapshot: Snapshot, remedy: str) -> None:
 
     assert reason is UnplacedReason.NEVER_FITS
     assert remedy in message
+
+
+HOST = "kubernetes.io/hostname"
+APART = PodAffinityTerm(
+    selector=LabelSelector(requirements=(Requirement(key="app", operator="In", values=("x",)),)),
+    topology_key=HOST,
+    namespaces=("team",),
+)
+
+
+@pytest.mark.parametrize("cpu", [1000, 191_500], ids=["partitions are in use", "CPU is in use"])
+def test_what_a_constrained_pod_waits_for_is_on_a_node_that_accepts_it(cpu: int) -> None:
+    """The node that refuses it is the nearer one: of one holder, or with more CPU left."""
+    refusing = server("n1", mig(used=[("7g.40gb", 0)] if cpu == 1000 else []), labels={HOST: "n1"})
+    accepting = server("n2", mig(used=[("3g.20gb", 0), ("3g.20gb", 4)][: 2 if cpu == 1000 else 1]), labels={HOST: "n2"})
+    held = {"n1": [("7g.40gb", "h1")] if cpu == 1000 else [], "n2": [("3g.20gb", "h2"), ("3g.20gb", "h3")]}
+    there = [holder(node, profile, name=name) for node, found in held.items() for profile, name in found]
+    others = [pod(f"busy-{node}", cpu=cpu - int(node == "n1"), node_name=node) for node in ("n1", "n2")]
+    neighbour = replace(pod("neighbour", cpu=1, node_name="n1"), labels=(("app", "x"),))
+    waiting = replace(pod("a", "7g.40gb" if cpu == 1000 else "1g.5gb"), anti_affinity=(APART,))
+    _, message = answer_to(cluster(refusing, accepting, pods=[*there, *others, neighbour], pending=[waiting]))
+
+    assert "n2" in message
+    assert "n1" not in message
+    assert "2 suitable" not in message
+    assert "of 2 nodes" not in message
+
+
+def test_a_device_that_is_gone_and_held_is_named_where_no_other_node_has_room() -> None:
+    held = server("n1", mig())
+    small = server("n2", mig(), cpu=500)
+    lost = holder("n1", "1g.5gb", name="lost")
+
+    reason, message = answer_to(cluster(held, pods=[lost], pending=[pod("a", "1g.5gb")]))
+    assert reason is UnplacedReason.WAITS_FOR_RELEASE
+    assert message.startswith("Pods on node n1 hold more nvidia.com/mig-1g.5gb than there is")
+
+    reason, message = answer_to(cluster(held, small, pods=[lost], pending=[pod("a", "1g.5gb")]))
+    assert reason is UnplacedReason.NO_NODE_RESOURCES
+    assert "their nodes lack CPU" in message
+    assert "n2" in message

@@ -6,7 +6,6 @@ Each scenario is planned, its message is read, what it says is done to the clust
 import pytest
 
 from controller.model.reasons import UnplacedReason
-from controller.model.results import Unplaced
 from controller.planner.inventory.stock import Ineligible
 from controller.planning import plan
 from tests.controller.explanation.scenarios import ALL
@@ -19,14 +18,9 @@ UNREACHED = {
 }
 
 
-def why(one: Scenario) -> Unplaced:
-    (found,) = [missed for missed in plan(one.before, one.options).unplaced if missed.key[1] == "a"]
-    return found
-
-
 @pytest.mark.parametrize("one", ALL, ids=[f"{one.reason}: {one.what}" for one in ALL])
 def test_the_remedy_of_the_message_makes_the_pod_run(one: Scenario) -> None:
-    found = why(one)
+    found = one.why()
     assert found.reason is one.reason, found.full
     assert one.remedy in found.message, found.full
     after = plan(one.after, one.after_options or one.options)

@@ -92,6 +92,8 @@ def case(seed: int) -> Case:
     pending = [pod_view(raw) for raw in _pending(rng, roomy)]
     bound = [pod_view(odd.bound(rng, f"bound-{one}", rng.choice(names), roomy)) for one in range(rng.randint(0, 6))]
     daemons = [] if roomy else [pod_view(raw) for raw in hopeless.daemons(names)]
+    # What it holds is counted by kube-scheduler, so it is there in both.
+    daemons += [pod_view(odd.hiding(rng, rng.choice(names)))] if rng.random() < 0.2 else []
     aged = [pod.uid for pod in (*ordinary, *pending) if rng.random() < 0.4]
     plain = Snapshot(
         nodes=tuple(sorted((node for node, _ in servers), key=lambda node: node.name)),

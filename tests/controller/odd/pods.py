@@ -249,6 +249,13 @@ KINDS: tuple[Maker, ...] = (
 )
 
 
+def hiding(rng: random.Random, node: str) -> Json:
+    """It holds devices that no status shows, as of a card that lost its instances."""
+    made = objects.pod("hiding", namespace="odd-a", node=node, phase=rng.choice(("Running", "Pending")))
+    made["spec"]["containers"] = [objects.container("main", {SLICE: rng.choice(("1", "1", "2", "1000000"))})]
+    return made
+
+
 def bound(rng: random.Random, name: str, node: str, roomy: bool) -> Json:
     """An odd pod on a node, that holds nothing which Kubernetes counts, or (`roomy`) what no other pod requests."""
     made = rng.choice((values, terms, itself, labels, spread, follower))(rng, name)

@@ -11,23 +11,9 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from controller.planner import bound
 from controller.planning import plan
+from tests.controller.odd.unreadable import ODD
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 
-
-class Odd(tuple[Any, ...]):
-    """A value that cannot be read."""
-
-    def __iter__(self) -> NoReturn:
-        raise OverflowError("int too large to convert to float")
-
-    def __hash__(self) -> int:
-        raise OverflowError("int too large to convert to float")
-
-    def __eq__(self, other: object) -> bool:
-        raise OverflowError("int too large to convert to float")
-
-
-ODD = Odd(("odd",))
 AWAY = PodAffinityTerm(
     topology_key="kubernetes.io/hostname",
     selector=LabelSelector(requirements=(Requirement(key="web", operator="Exists"),)),

@@ -141,3 +141,23 @@ def test_idle_partitions_are_cut_when_more_pods_run_without_them() -> None:
     result = planned(cluster(server("node-1", mig(idle=[("3g.20gb", 0)])), pending=pending))
 
     assert len(result.placed) == 2
+
+
+def test_what_bound_pods_hold_and_no_gpu_has_is_made_for_no_further_pod() -> None:
+    """kube-scheduler counts it as theirs. Other profiles, and other nodes, are not concerned."""
+    lost = holder("node-1", "1g.5gb", name="lost")
+    pending = [pod("small", "1g.5gb", created=1), pod("large", "3g.20gb", created=2)]
+
+    assert supplies(planned(cluster(server("node-1", mig()), pods=[lost], pending=pending))) == {
+        "large": "new on node-1"
+    }
+    two = planned(cluster(server("node-1", mig()), server("node-2", mig()), pods=[lost], pending=pending[:1]))
+    assert supplies(two) == {"small": "new on node-2"}
+
+
+def test_what_is_under_way_for_a_bound_pod_keeps_no_pod_off_its_node() -> None:
+    view = node("node-1", gpus=[CHANGING])
+    there = [holder("node-1", "1g.5gb", name=f"early-{number}") for number in range(2)]
+    snapshot = cluster((view, plan_of("node-1", gpus=[CHANGING, mig(1)])), pods=there, pending=pods(1, "1g.5gb"))
+
+    assert supplies(planned(snapshot)) == {"p0": "new on node-1"}

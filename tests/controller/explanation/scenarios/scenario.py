@@ -3,9 +3,11 @@
 from dataclasses import dataclass, replace
 
 from controller.model.reasons import UnplacedReason
+from controller.model.results import Unplaced
 from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView, NodeView, PlannerOptions, PlanView, PodView
 from controller.planner.inventory.stock import Ineligible
+from controller.planning import plan
 from tests.controller.planner.builders import cluster, mig, pod, server
 
 Server = tuple[NodeView, PlanView]
@@ -25,6 +27,13 @@ class Scenario:
     cause: Ineligible | None = None
     options: PlannerOptions = DEFAULTS
     after_options: PlannerOptions | None = None
+    late: bool = False
+    """The pass before has no time left."""
+
+    def why(self) -> Unplaced:
+        """What its owner reads before anything is done."""
+        result = plan(self.before, self.options, out_of_time=lambda: self.late)
+        return next(missed for missed in result.unplaced if missed.key[1] == "a")
 
 
 A = pod("a", "1g.5gb")

@@ -213,7 +213,8 @@ class Heartbeat:
             "metadata": {**self._metadata, **({"annotations": annotations} if annotations else {})},
             "spec": {**self._spec, "renewTime": micro_time()},
         }
-        timeouts = Timeouts(connect_seconds=self._renew_seconds / 2, read_seconds=self._renew_seconds / 2)
+        seconds = max(self._renew_seconds / 2, 1.0)  # a busy machine needs some of it
+        timeouts = Timeouts(connect_seconds=seconds, read_seconds=seconds)
         apply.apply(self._api, self._path, body, manager=self._manager, force=True, timeouts=timeouts)
         self._taken_at = time.monotonic()
         self.taken += 1

@@ -87,6 +87,7 @@ def test_a_failure_is_a_sentence(api: ApiClient) -> None:
     assert "cannot write the Node's allocatable" in writer.set_counts({R: 1}, {R: 1})
 
 
+@pytest.mark.timeout(60)  # without the budget each of the three requests waits for 30 s
 def test_an_api_server_that_never_answers_holds_up_a_pass_only_for_its_budget() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         api = clients.for_url(f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -97,14 +98,10 @@ def test_an_api_server_that_never_answers_holds_up_a_pass_only_for_its_budget() 
         status = StatusWriter(
             api, "n", plans, budget, beats=Beats(), failures=failures, clock=time.monotonic, interval_seconds=0.0
         )
-        started = time.monotonic()
-
         assert "no answer from the API server" in node.set_taint(True)
         assert "no answer from the API server" in node.set_counts({R: 1}, {R: 1})
         with pytest.raises(Unavailable):
             status.write(ObservedPlan(uid="u", generation=1, version="1", content=None), {"summary": {}})
-
-        assert time.monotonic() - started < 10, "without the budget each of them waits 30 s"
 
 
 class Beats:

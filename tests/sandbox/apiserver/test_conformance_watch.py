@@ -48,7 +48,7 @@ def test_a_watch_without_a_version_starts_with_what_there_is(http: Http) -> None
     events = http.watch(CONFIGMAPS, fieldSelector="metadata.name=there", timeoutSeconds=1)
 
     assert names(events) == [("ADDED", "there")]
-    assert 0.5 < time.monotonic() - started < 5
+    assert time.monotonic() - started > 0.5
 
 
 def test_an_object_leaves_and_enters_a_selection(http: Http) -> None:

@@ -56,14 +56,12 @@ def test_a_taken_port_is_reported(server: ApiServer) -> None:
         ApiServer(int(server.url.rpartition(":")[2])).start()
 
 
-def test_stopping_ends_watches_quickly(http: Http, server: ApiServer) -> None:
+def test_stopping_ends_watches(http: Http, server: ApiServer) -> None:
     response = urllib3.PoolManager().request("GET", f"{server.url}{CONFIGMAPS}?watch=1", preload_content=False)
 
-    started = time.monotonic()
     server.stop()
 
-    assert time.monotonic() - started < 5
-    response.close()
+    assert response.read() == b"", "the watch ended, and not because its reader did"
 
 
 def test_the_first_namespaces_and_priorities_are_there(http: Http) -> None:

@@ -20,7 +20,6 @@ from nodeagent.advertise.config_file import (
     more_unhealthy,
     occupy,
     render,
-    understood,
     withdraw_all,
     without,
 )
@@ -181,7 +180,7 @@ class Advertiser:
             doomed=[instance for change in changes for instance in change.destroy],
         )
         config = delivery.apply(config)
-        config = understood(occupy(config, observation.occupied(config)), readings.loaded)
+        config = occupy(config, observation.occupied(config))
         rival = self.rival(observation)
         recalled = "" if rival else _recalled(observation, config)
         if rival or recalled or observation.disabled:
@@ -196,11 +195,10 @@ class Advertiser:
 
         The plan makes them again; of a GPU that it does not list they are the only record, and stay.
         """
-        readings = observation.readings
         planned = [change for change in changes if not isinstance(change.target, Unchanged)]
         slices = [p for change in planned for p in change.withdraw + change.advertise if p.kind is DeviceKind.MPS]
         idle = {p.id for p in slices if observation.usage.of(p).free}
-        config = understood(withdraw_all(without(self._file.config, idle)), readings.loaded)
+        config = withdraw_all(without(self._file.config, idle))
         unsafe = {device.id for device in config.devices}
         late = self._write(config, observation, guarded=not self.rival(observation), unsafe=unsafe)
         return late or str(observation.driver_problem)
@@ -216,7 +214,7 @@ class Advertiser:
         # What is held, or left of a pod that is gone, is known without the driver.
         held = _unsafe(observation, changes).union(observation.usage.forgotten)
         config = more_unhealthy(self._file.config, held.union(broken))
-        config = understood(occupy(config, observation.occupied(config)), observation.readings.loaded)
+        config = occupy(config, observation.occupied(config))
         late = self._put(config, observation) if config != self._file.config else ""
         return late or f"the driver does not answer: {observation.driver_problem}"
 
@@ -242,7 +240,7 @@ class Advertiser:
         if late:
             unusable = {*config.unhealthy, *(i for i in config.withdrawn if i in unsafe)}
             stopped = more_unhealthy(self._file.config, unusable)
-            stopped = understood(occupy(stopped, observation.occupied(stopped)), readings.loaded)
+            stopped = occupy(stopped, observation.occupied(stopped))
             if stopped != self._file.config:
                 late = self._put(stopped, observation) or late
         return late

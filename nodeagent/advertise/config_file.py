@@ -68,19 +68,6 @@ def _unhealthy(
     return [] if well else [i for i in mine if i in before.unhealthy]
 
 
-def understood(config: PluginConfig, loaded: Loaded | None) -> PluginConfig:
-    """Without Unhealthy ids for a device plugin of an earlier version, or with those that it cannot limit among them.
-
-    It would refuse the whole config, and with it every later change of this node.
-    """
-    if loaded is None:
-        return config
-    if not loaded.knows_unhealthy:
-        return replace(config, unhealthy=())
-    unlimited = [device.id for device in config.devices if device.mergeable and not loaded.knows_mergeable]
-    return replace(config, unhealthy=tuple(sorted({*config.unhealthy, *unlimited})))
-
-
 def withdraw_all(config: PluginConfig) -> PluginConfig:
     """The same devices with every one withdrawn: nothing is advertised, and nothing forgotten."""
     return replace(config, withdrawn=tuple(sorted({device.id for device in config.devices})))

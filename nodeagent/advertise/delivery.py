@@ -80,7 +80,7 @@ class ContainerDelivery:
         doomed: Iterable[GpuInstance] = (),
     ) -> Delivery:
         """`doomed` are instances that will be destroyed, and that no pod can get any more."""
-        strategy, note = self._in_use(readings)
+        strategy, note = self._strategy, ""
         published = Published()
         if strategy is DeviceListStrategy.CDI_CRI or self._publisher.exists:
             published = self._publish(config, gpus, readings, driver_version=driver_version, doomed=doomed)
@@ -88,7 +88,7 @@ class ContainerDelivery:
         if strategy is DeviceListStrategy.CDI_CRI:
             why = self._unsupported(readings)
             missing = dict.fromkeys((device.id for device in config.devices), why) if why else published.missing
-            note = note or published.problem
+            note = published.problem
         if self._host_devices is not None:
             note = "; ".join(filter(None, (note, self._host_devices.refresh(gpus))))
         seconds = max((self._ages.seconds(why) for why in set(missing.values())), default=0.0)
@@ -102,16 +102,6 @@ class ContainerDelivery:
             overdue=overdue,
             waits=bool(missing) and not overdue,
         )
-
-    def _in_use(self, readings: Readings) -> tuple[DeviceListStrategy, str]:
-        loaded = readings.loaded
-        if loaded is None or self._strategy in loaded.device_list_strategies:
-            return self._strategy, ""
-        note = (
-            "the device plugin of this node is of an earlier version and answers with NVIDIA_VISIBLE_DEVICES: "
-            "delete its pod of DaemonSet gpuplan-device-plugin, so that containers get devices by CDI"
-        )
-        return DeviceListStrategy.ENVVAR, note
 
     def _unsupported(self, readings: Readings) -> str:
         node = readings.node
@@ -141,7 +131,7 @@ class ContainerDelivery:
         return self._publisher.publish(
             devices,
             driver_version=driver_version,
-            mps_root=Path(loaded.mps_root) if loaded is not None and loaded.mps_root else None,
+            mps_root=Path(loaded.mps_root) if loaded is not None else None,
         )
 
 

@@ -31,7 +31,7 @@ class FreeMarks:
             # A process may have come since the earlier reading.
             free = _free(afresh(observation), free)
         marks.update({i: latest[i] for i in free})
-        said = {i: named for i, named in (before.alone or {}).items() if named[1] == latest.get(i)}
+        said = {i: named for i, named in before.alone.items() if named[1] == latest.get(i)}
         alone = said | dict(observation.usage.alone)
         if SeenFree(allocations=marks, alone=alone) != before:
             try:

@@ -47,9 +47,9 @@ class Doubts:
     def shared(self, ids: Collection[str]) -> str:
         """The first one that an earlier pod may still have, by what the agent says; from any thread."""
         again = {entry.id: entry.at for entry in self._ledger.of_this_boot() if entry.again and entry.id in ids}
-        if not again or (alone := read_seen_free(self._files).alone) is None:
+        if not again:
             return ""
-        named = {i: {uid} for i, (uid, at) in alone.items() if again.get(i) == at}
+        named = {i: {uid} for i, (uid, at) in read_seen_free(self._files).alone.items() if again.get(i) == at}
         pods = self._pods()
         return next((i for i in sorted(again) if i not in named or pods.get(i) != named[i]), "")
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from kube.change_log import ChangeLog
 from nodeagent.handover.config import (
-    DeviceListStrategy,
     Loaded,
     PluginConfig,
     PluginFiles,
@@ -88,10 +87,7 @@ class LoadedFile:
             boot_token=self._boot_token,
             registered=registered,
             errors=problems,
-            knows_unhealthy=True,
-            device_list_strategies=tuple(DeviceListStrategy),
             mps_root=str(self._mps_root),
-            knows_mergeable=True,
         )
         if loaded == before and not answering:
             return

@@ -6,10 +6,9 @@ write them through this module, so that the format is defined once. Takes and re
 """
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -54,6 +53,7 @@ class Device:
         return (self.resource, self.gpu, self.id)
 
 
+@with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginConfig:
     """What the plugin is to advertise. Build it with `of`, which sorts, so that equal contents have equal hashes."""
@@ -74,7 +74,6 @@ class PluginConfig:
         unhealthy: Iterable[str] = (),
         *,
         boot_id: str = "",
-        generation: int = 0,
         device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR,
     ) -> "PluginConfig":
         return cls(
@@ -82,7 +81,6 @@ class PluginConfig:
             withdrawn=tuple(sorted(set(withdrawn))),
             unhealthy=tuple(sorted(set(unhealthy))),
             boot_id=boot_id,
-            generation=generation,
             device_list_strategy=device_list_strategy,
         )
 
@@ -109,19 +107,8 @@ class PluginConfig:
 @lru_cache(maxsize=4)
 def _hash_of(config: PluginConfig) -> str:
     """A pass compares the same one or two configs several times."""
-    # Without `mergeable`: a plugin that does not know it agrees on the hash, and hands out one at a time.
-    devices = _DEVICES.dump_python(config.devices, by_alias=True, mode="json", exclude={"__all__": {"mergeable"}})
-    body: dict[str, object] = {
-        "devices": devices,
-        "withdrawn": config.withdrawn,
-    }
-    if config.unhealthy:
-        # Absent where it is empty: a plugin that does not know the list agrees on every other config.
-        body["unhealthy"] = config.unhealthy
-    if config.device_list_strategy is not DeviceListStrategy.ENVVAR:
-        body["deviceListStrategy"] = config.device_list_strategy
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:HASH_HEX_DIGITS]
+    contents = _CONTENTS.dump_json(config, by_alias=True, exclude={"occupied", "boot_id", "generation"})
+    return hashlib.sha256(contents).hexdigest()[:HASH_HEX_DIGITS]
 
 
 @with_config(WIRE)
@@ -143,11 +130,8 @@ class Loaded:
     loaded_at: float  # epoch seconds
     boot_token: str  # another one means another plugin process
     registered: Mapping[str, bool]
+    mps_root: Text  # below which its MPS control daemons are
     errors: tuple[Problem, ...] = ()
-    knows_unhealthy: bool = False  # an earlier version refuses every config.json with ids in `unhealthy`
-    device_list_strategies: tuple[str, ...] = (DeviceListStrategy.ENVVAR,)  # that it can answer by
-    mps_root: str = ""  # below which its MPS control daemons are; empty: an earlier version, which does not say so
-    knows_mergeable: bool = False  # an earlier version gives a container of mergeable slices no limits by CDI
     version: Literal[1] = 1
 
 
@@ -166,16 +150,11 @@ class Allocation:
 
 @with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ConfigFile:
-    hash: str
+class _ConfigFile(PluginConfig):
     devices: tuple[Device, ...]
     withdrawn: tuple[str, ...]
-    unhealthy: tuple[str, ...] = ()
-    occupied: tuple[str, ...] = ()
-    boot_id: str = ""
-    generation: int = 0
-    device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR
-    version: Literal[1]
+    stated_hash: Annotated[str, Field(alias="hash")]
+    version: Literal[1] = 1
 
 
 class LedgerMark(NamedTuple):
@@ -200,7 +179,7 @@ class _LedgerFile:
     version: Literal[1]
 
 
-_DEVICES = TypeAdapter(tuple[Device, ...])
+_CONTENTS, _CONFIG_FIELDS = TypeAdapter(PluginConfig), tuple(each.name for each in fields(PluginConfig))
 _CONFIG, _LOADED, _LEDGER = TypeAdapter(_ConfigFile), TypeAdapter(Loaded), TypeAdapter(_LedgerFile)
 
 
@@ -218,42 +197,25 @@ class PluginFiles:
 
 
 def write_config(files: PluginFiles, config: PluginConfig) -> None:
-    body = _ConfigFile(
-        hash=config.hash,
-        devices=config.devices,
-        withdrawn=config.withdrawn,
-        unhealthy=config.unhealthy,
-        occupied=config.occupied,
-        boot_id=config.boot_id,
-        generation=config.generation,
-        device_list_strategy=config.device_list_strategy,
-        version=1,
-    )
-    write_json(files.config, _CONFIG, body)
+    contents = {name: getattr(config, name) for name in _CONFIG_FIELDS}
+    write_json(files.config, _CONFIG, _ConfigFile(**contents, stated_hash=config.hash))
 
 
 def read_config(files: PluginFiles) -> PluginConfig | Unreadable | None:
     found = read_json(files.config, _CONFIG)
     if not isinstance(found, _ConfigFile):
         return found
-    config = PluginConfig.of(
-        found.devices,
-        found.withdrawn,
-        found.unhealthy,
-        boot_id=found.boot_id,
-        generation=found.generation,
-        device_list_strategy=found.device_list_strategy,
-    )
+    config = PluginConfig(**{name: getattr(found, name) for name in _CONFIG_FIELDS})
     twice = sorted(id_ for id_, times in Counter(device.id for device in config.devices).items() if times > 1)
     unlimited = [d.id for d in config.devices if d.kind is DeviceKind.MPS and d.memory_mib < 1]
     if twice:
         reason = f"device {twice[0]} is listed twice"
     elif unlimited:
         reason = f"the MPS slice {unlimited[0]} has no memory"
-    elif found.hash != config.hash:
-        reason = f"hash is {found.hash!r}, the contents have {config.hash}"
+    elif found.stated_hash != config.hash:
+        reason = f"hash is {found.stated_hash!r}, the contents have {config.hash}"
     else:
-        return replace(config, occupied=found.occupied)
+        return config
     return Unreadable(path=files.config, reason=reason)
 
 

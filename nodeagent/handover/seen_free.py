@@ -23,8 +23,7 @@ class SeenFree:
     """The file. Times are epoch seconds."""
 
     allocations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    alone: Mapping[str, tuple[str, float]] | None = None
-    """None: an agent that does not say it."""
+    alone: Mapping[str, tuple[str, float]] = field(default_factory=lambda: MappingProxyType({}))
     version: Literal[1] = 1
 
 
@@ -41,4 +40,4 @@ def write_seen_free(
 
 def read_seen_free(files: PluginFiles) -> SeenFree:
     found = read_json(files.seen_free, _SEEN_FREE)
-    return found if isinstance(found, SeenFree) else SeenFree(alone={} if found is not None else None)
+    return found if isinstance(found, SeenFree) else SeenFree()

@@ -32,11 +32,6 @@ class PluginMemory:
         self.mute = False
         """It loads a config, and cannot write that it has."""
         self.boot = ""
-        self.knows_unhealthy = True
-        self.knows_mergeable = True
-        """False: an earlier version, whose hash leaves the Unhealthy ids out, so that it refuses such a file."""
-        self.strategies: tuple[str, ...] = (DeviceListStrategy.ENVVAR,)
-        """Without cdi-cri: an earlier version."""
         self.named = NamedDevices(files.directory.parent / "no CDI")
         self.unready: set[str] = set()
         """GPUs whose MPS daemon is away: their slices are listed as unhealthy."""
@@ -58,8 +53,6 @@ class PluginMemory:
         found = read_config(self.files)
         if not self.alive or not isinstance(found, PluginConfig):
             return
-        if found.unhealthy and not self.knows_unhealthy:
-            return
         self.config = found
         self.doubted &= self.unmarked()
         if self.mute:
@@ -74,9 +67,6 @@ class PluginMemory:
                 boot_token="t",
                 registered=resources,
                 errors=self.problems,
-                knows_unhealthy=self.knows_unhealthy,
-                knows_mergeable=self.knows_mergeable,
-                device_list_strategies=self.strategies,
                 mps_root="/run/mps",
             ),
         )
@@ -117,7 +107,7 @@ class PluginMemory:
     def starts(self, device_id: str, pod_uid: str) -> bool:
         """The answer of PreStartContainer, for the pod that the kubelet's checkpoint has."""
         entry, alone = self.allocations.get(device_id), read_seen_free(self.files).alone
-        waits = entry is not None and entry.again and alone is not None and alone.get(device_id) != (pod_uid, entry.at)
+        waits = entry is not None and entry.again and alone.get(device_id) != (pod_uid, entry.at)
         return device_id not in self.config.occupied and not waits
 
 

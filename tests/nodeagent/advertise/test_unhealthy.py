@@ -95,26 +95,6 @@ def test_a_broken_gpu_does_not_wait_for_the_taint(make_world: MakeWorld, monkeyp
     assert world.layout(1) == "3g.40gb at 4"
 
 
-def test_with_a_plugin_of_an_earlier_version_a_broken_gpu_stops_no_other(make_world: MakeWorld) -> None:
-    world = make_world(cut(("2g.20gb", 0)), *empty())
-    world.plugin.knows_unhealthy = False
-    world.settle(3)
-    lost(world)
-    world.apply(mig(0, ("2g.20gb", 0)), mig(1, ("4g.40gb", 0)))
-
-    later(world)
-    world.apply(mig(0, ("2g.20gb", 0)), mig(1, ("3g.40gb", 0)))
-    world.settle()
-
-    assert world.found(1) == ("Ready", "Confirmed")
-    assert world.found(0) == ("Failed", "Unhealthy")
-    assert "Unhealthy" not in world.gpu_status()["message"], "its partition is still listed as healthy"
-
-    world.plugin.knows_unhealthy = True
-    world.settle()
-    assert counts(world, TWO) == ("1", "0")
-
-
 def test_a_fault_of_a_moment_changes_nothing(world: World) -> None:
     world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
     world.settle()

@@ -80,9 +80,10 @@ def test_what_was_said_of_an_earlier_allocate_says_nothing_of_this_one(node: Plu
 
 
 @pytest.mark.usefixtures("agent")
-def test_a_file_that_cannot_be_read_lets_nothing_start(node: PluginNode, kubelet: FakeKubelet) -> None:
+@pytest.mark.parametrize("left", ["a file that cannot be read", "no file, as where it was deleted"])
+def test_without_a_word_of_the_agent_nothing_starts(node: PluginNode, kubelet: FakeKubelet, left: str) -> None:
     again(kubelet)
-    node.files.seen_free.write_text("{")
+    node.files.seen_free.unlink() if left.startswith("no") else node.files.seen_free.write_text("{")
     assert not starts(kubelet, "MIG-0")
 
 
@@ -96,15 +97,11 @@ def test_a_plugin_that_was_started_again_waits_as_well(
 
 
 @pytest.mark.usefixtures("agent")
-@pytest.mark.parametrize("said", ["seen free", "nothing, by an earlier version"])
-def test_nothing_is_waited_for(node: PluginNode, kubelet: FakeKubelet, said: str) -> None:
+def test_what_was_seen_free_is_not_waited_for(node: PluginNode, kubelet: FakeKubelet) -> None:
     ledger = read_ledger(node.files)
     assert isinstance(ledger, tuple)
-    if said == "seen free":
-        write_seen_free(node.files, {entry.id: entry.at for entry in ledger}, {})
+    write_seen_free(node.files, {entry.id: entry.at for entry in ledger}, {})
     again(kubelet)
-    if said != "seen free":
-        node.files.seen_free.write_text('{"allocations": {}, "version": 1}')
     assert starts(kubelet, "MIG-0")
 
 

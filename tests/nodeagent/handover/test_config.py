@@ -107,17 +107,6 @@ def test_mig_devices_of_another_boot_are_unhealthy(
     assert found.hash == PluginConfig.of([MIG, WHOLE, MPS], unhealthy=["GPU-c"]).hash
 
 
-def test_a_config_without_the_list_of_unhealthy_ids_is_read_with_its_old_hash(files: PluginFiles) -> None:
-    """Agent and device plugin are not upgraded at the same moment."""
-    write_config(files, CONFIG)
-    body = json.loads(files.config.read_text())
-    assert body["hash"] == "1e337be96210"
-    del body["unhealthy"], body["bootId"]
-    files.config.write_text(json.dumps(body))
-
-    assert read_config(files) == CONFIG
-
-
 @given(st.permutations([MIG, MPS, WHOLE]), st.permutations(["x", "y"]))
 def test_hash_does_not_depend_on_the_order(devices: list[Device], withdrawn: list[str]) -> None:
     assert PluginConfig.of(devices, withdrawn).hash == PluginConfig.of([MIG, MPS, WHOLE], ["x", "y"]).hash
@@ -172,6 +161,7 @@ def test_loaded_and_ledger_are_read_back(files: PluginFiles) -> None:
         loaded_at=12.5,
         boot_token="b",
         registered={"nvidia.com/gpu": True, "nvidia.com/gpu-10gb": False},
+        mps_root="/run/mps",
         errors=(Problem(message="no daemon", gpu="GPU-b"), Problem(message="whole file")),
     )
     write_loaded(files, loaded)

@@ -11,7 +11,7 @@ EMPTY_SECONDS = 31.0
 
 
 def alone(world: World) -> dict[str, str]:
-    return {i: uid for i, (uid, _) in (read_seen_free(world.state.plugin).alone or {}).items()}
+    return {i: uid for i, (uid, _) in read_seen_free(world.state.plugin).alone.items()}
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ def by_cdi(world: World, *, toolkit_version: str = DRIVER_VERSION) -> World:
     for name in ("GPU-", "mps"):
         (world.cdi.parent / name).mkdir(exist_ok=True)
     world.device_list_strategy = DeviceListStrategy.CDI_CRI
-    world.plugin.strategies = tuple(DeviceListStrategy)
     world.plugin.named = NamedDevices(world.cdi)
     world.effect.check = lambda what: hold(world, what)
     world.node["status"]["nodeInfo"] |= {"containerRuntimeVersion": "containerd://2.2.9", "kubeletVersion": "v1.36.3"}

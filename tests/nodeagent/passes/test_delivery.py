@@ -156,20 +156,6 @@ def test_capability_files_that_are_not_visible_concern_mig_only(make_world: Make
     assert world.condition("HostAccess")["reason"] == "HostNotVisible"
 
 
-def test_earlier_plugin_is_answered_by_environment_and_reported(make_world: MakeWorld) -> None:
-    world = by_cdi(make_world(plain()))
-    world.plugin.strategies = ("envvar",)
-    world.settle()
-    assert world.advertised() == {"nvidia.com/gpu": 1}
-    assert strategy(world) == "envvar"
-    assert "delete its pod of DaemonSet gpuplan-device-plugin" in world.condition("Advertised")["message"]
-    world.plugin.strategies = tuple(DeviceListStrategy)
-    world.plugin.config = PluginConfig()
-    world.settle()
-    assert strategy(world) == "cdi-cri"
-    assert world.advertised() == {"nvidia.com/gpu": 1}
-
-
 def test_setting_envvar_withholds_nothing_and_keeps_an_old_file_true(make_world: MakeWorld) -> None:
     world = by_cdi(make_world(cut(("1g.10gb", 0), ("1g.10gb", 1))))
     world.settle()

@@ -87,19 +87,6 @@ def test_a_pod_of_another_plugin_with_such_an_id_keeps_the_gpu(make_world: MakeW
     assert world.advertised() == {SHARED: 4}
 
 
-def test_several_per_container_wait_for_a_plugin_that_can_limit_them(make_world: MakeWorld) -> None:
-    world = make_world(plain())
-    world.plugin.knows_mergeable = False
-    world.apply(replicas(0, 4, failRequestsGreaterThanOne=False))
-    world.settle()
-    assert set(world.plugin.config.unhealthy) == {f"{world.gpu().uuid}::{number}" for number in range(4)}
-
-    world.plugin.knows_mergeable = True
-    world.settle()
-    assert not world.plugin.config.unhealthy
-    assert world.found() == ("Ready", "Confirmed")
-
-
 def lose_the_config(world: World) -> None:
     world.state.plugin.config.unlink()
     world.restart()

@@ -28,6 +28,7 @@ static: lint types contracts generated docs  ## lint, types, import contracts, g
 lint: .venv/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/zizmor --offline --quiet --no-progress .github
 	$(BIN)/codespell
 	@$(BIN)/codespell --regex "[A-Za-z]+" --dictionary docs/old-words.txt --skip '$(OLD_WORDS_SHOWN)' $(PLAIN)
 	@! grep -rInEi --exclude-dir=__pycache__ $(addprefix --exclude=,glossary.md old-words.txt) \
@@ -35,7 +36,7 @@ lint: .venv/.ready
 
 # Where docs/old-words.txt, and the phrases above, which no list of words can hold, are refused. The glossary and
 # CONTRIBUTING.md show old words as examples; an image of the rig has a user nobody.
-PLAIN = kube crds partitioning cli controller nodeagent sandbox tests benchmarks deploy docs examples README.md CHANGELOG.md
+PLAIN = kube crds partitioning cli controller nodeagent sandbox tests benchmarks deploy docs examples README.md CHANGELOG.md SECURITY.md CODE_OF_CONDUCT.md ROADMAP.md .github
 OLD_WORDS_SHOWN = docs/glossary.md,docs/old-words.txt,./tests/e2e/rig/containers/images.py,tests/e2e/rig/containers/images.py
 
 types: .venv/.ready

@@ -21,6 +21,8 @@ OUTSIDE = {
     "install.md": "deploy/README.md",
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
+    "roadmap.md": "ROADMAP.md",
+    "vulnerabilities.md": "SECURITY.md",
 }
 """Page of the site: file of the repository."""
 FOLDERS = {"runbooks": "Operate", "decisions": "Inside"}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 CHECK = Path(__file__).parents[1] / ".ci" / "commit-message"
+OLD_WORD = "no" + "body"  # one of docs/old-words.txt, which this file may not have either
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ CHECK = Path(__file__).parents[1] / ".ci" / "commit-message"
         ("keep a slice", "in the imperative"),
         ("Keep a slice.", "without a full stop"),
         ("Keep a slice\nuntil its holder has ended\n", "the second line is empty"),
-        ("Keep a slice although nobody holds it\n", "ody ==>"),
+        (f"Keep a slice although {OLD_WORD} holds it\n", f"{OLD_WORD} ==>"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, message: str, said: str) -> None:

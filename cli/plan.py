@@ -156,7 +156,7 @@ def _document(found: WhatIf, result: PlanningResult, plans: list[Json], seconds:
         "leftOut": [{"kind": one.kind, "name": one.name, "reason": one.reason} for one in found.left_out],
         "withoutRequest": _without_request(found, result),
         "impossible": found.impossible,
-        "remarks": found.remarks,
+        "remarks": [*found.remarks, *result.remarks],
     }
 
 

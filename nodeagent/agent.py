@@ -71,6 +71,7 @@ class Agent:
     reporter: Reporter
     pacing: "Pacing"
     clients: DriverClients
+    replicas_before_volta: bool = False
     nvidia: NvidiaBackend | None = None
     """None where this agent does not see what it must of NVIDIA's device plugin."""
 
@@ -103,6 +104,7 @@ class Agent:
             driver_version=observation.driver_version,
             disabled=observation.disabled,
             drives_nvidia=self.nvidia is not None,
+            replicas_before_volta=self.replicas_before_volta,
         )
 
     def _with_clients(self, work: PassWork) -> PassWork:

@@ -75,6 +75,7 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
         allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
     )
     return Agent(
+        replicas_before_volta=settings.mps_replicas_before_volta,
         observer=Observer(
             cache=cache,
             plugin=file,

@@ -60,6 +60,9 @@ class Settings(Section):
     mps_exclusive_process: bool = True
     """Keep a GPU in compute mode EXCLUSIVE_PROCESS while it is shared by MPS, so that the driver refuses a program that
     does not use MPS; its mode before is restored."""
+    mps_replicas_before_volta: bool = False
+    """Let plans share GPUs older than Volta into equal replicas. There each pod with a replica can read and write the
+    GPU memory of the others, and no limit holds: only where all of them trust each other."""
     proc_dir: Path = Path("/proc")
     """The host's procfs, for the driver's device numbers and the processes of NVIDIA's device plugin."""
     containerd_config: Path | None = None

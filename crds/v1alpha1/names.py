@@ -188,6 +188,9 @@ class Reason(StrEnum):
     """The node is not enabled any more: no pod gets a device of it, and its plan is not carried out. Remedy: see the
     condition `HandedBack`; label the node `gpuplan.dev/gpu-partitioning` to enable it again."""
     # a person or the hardware must act
+    NOT_PLANNED = "NotPlanned"
+    """The hardware is as the plan has it, and nothing more is planned, since the node's label is not understood or its
+    labels disagree. Remedy: set `gpuplan.dev/gpu-partitioning` to mig, mps or auto."""
     GPU_MISMATCH = "GPUMismatch"
     """The item names by `uuid` a card that is not in this node, and its index is that of another card: nothing is
     changed. Remedy: correct the `uuid`, or leave it out."""

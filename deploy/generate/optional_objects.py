@@ -24,7 +24,11 @@ class Policies(Section):
     MutatingAdmissionPolicy (Kubernetes 1.36; 1.34 with the API enabled)."""
     mps_requests: bool = True
     """Refuse pods with a container that requests several MPS slices, or that requests one and sets
-    `NVIDIA_VISIBLE_DEVICES` or `CUDA_MPS_*`, which hold its limits. With false the controller's Events say so."""
+    `NVIDIA_VISIBLE_DEVICES` or `CUDA_MPS_*`, which hold its limits. With false the controller's Events say so. A
+    ConfigMap or Secret of its `envFrom` can set them all the same: admission does not see what is in it."""
+    aggregate_roles: bool = True
+    """Add the rules of the ClusterRoles gpuplan-viewer and gpuplan-author to Kubernetes' own roles view, edit and
+    admin. Plans have no namespace: who has such a role in one namespace alone reads and writes none."""
 
 
 class NetworkPolicy(Section):

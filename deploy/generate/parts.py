@@ -10,6 +10,7 @@ from pydantic import Field
 from kube.settings import Section
 
 Name: TypeAlias = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+MapName: TypeAlias = Annotated[str, Field(pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", max_length=253)]
 Texts: TypeAlias = dict[str, str]
 Quantity: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")] | int | float
 Directory: TypeAlias = Annotated[str, Field(pattern="^/[^:]*[^/:]$")]

@@ -18,6 +18,7 @@ from deploy.generate.parts import (
     Account,
     Directory,
     Image,
+    MapName,
     Name,
     Namespace,
     Port,
@@ -131,8 +132,8 @@ class Nodes(Section):
     selector: Texts = {}
     """Labels that a node must have, too: with GPU Operator 26.7 `nvidia.com/gpu.deploy.client: "true"`."""
     tolerations: list[Toleration] = [Toleration(operator="Exists")]
-    """By default all taints: gpuplan's own, those of GPU nodes, and those of a node in trouble. A list of your own must
-    tolerate `gpuplan.dev/changing`, too."""
+    """By default all taints: gpuplan's own, those of GPU nodes, and those of a node in trouble. `gpuplan.dev/changing`
+    is tolerated whatever this list has."""
     runtime_class_name: str = ""
     """`nvidia` where NVIDIA's container runtime is not the node's default, as with GPU Operator 25.10 or newer."""
     kubelet_dir: Directory = "/var/lib/kubelet"
@@ -170,7 +171,7 @@ class Agent(Program):
 class PluginConfig(Section):
     """The ConfigMap that NVIDIA's device plugin mounts."""
 
-    name: Annotated[str, Field(max_length=253)] = ""
+    name: MapName = ""
     """Its name, which allows plans with devicePlugin.backend nvidia. It adds the right to write this one, and agents
     mount the kubelet's directory pods, read-only. Empty: NVIDIA's device plugin is not driven."""
     namespace: Annotated[str, Field(min_length=1, max_length=63)] = "gpu-operator"
@@ -225,7 +226,7 @@ class Mps(Program):
 class SchedulerConfig(Section):
     """A ConfigMap with a KubeSchedulerConfiguration."""
 
-    name: Annotated[str, Field(max_length=253)] = ""
+    name: MapName = ""
     """The ConfigMap with the KubeSchedulerConfiguration in force. It adds the right to read this one. Empty: pods are
     filtered as by default."""
     namespace: Name = "kube-system"

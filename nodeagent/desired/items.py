@@ -80,6 +80,7 @@ def desired_items(
     driver_version: str,
     disabled: bool,
     drives_nvidia: bool,
+    replicas_before_volta: bool = False,
 ) -> DesiredItems:
     """Without a plan, or with one that cannot be read, every GPU is left as it is.
 
@@ -99,7 +100,11 @@ def desired_items(
         )
         for index in sorted({*by_index, *items})
     ]
-    of_node = OfNode(driver_version=driver_version, renames_replicas=spec.renames_replicas)
+    of_node = OfNode(
+        driver_version=driver_version,
+        renames_replicas=spec.renames_replicas,
+        replicas_before_volta=replicas_before_volta,
+    )
     by_nvidia = drives_nvidia and spec.device_plugin is not None and spec.device_plugin.backend == Backend.NVIDIA.value
     nvidia = config_for(spec, items, by_index.values(), of_node) if by_nvidia else refused_for_all(spec)
     return DesiredItems(

@@ -17,6 +17,7 @@ from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_to
 from partitioning.models import GpuModel
 from partitioning.mps import (
     REPLICA,
+    VOLTA,
     MpsSlice,
     check_replicas,
     check_slices,
@@ -82,6 +83,8 @@ class OfNode:
     driver_version: str = ""
     renames_replicas: bool = True
     """Equal replicas are nvidia.com/gpu.shared where an item does not say."""
+    replicas_before_volta: bool = False
+    """A person has switched on what lets pods read each other's GPU memory."""
 
 
 OF_ANY_NODE = OfNode()
@@ -264,6 +267,12 @@ def _mps_target(item: MpsItem, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget |
 def _replicas_target(item: MpsItem, replicas: int, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget | Refused:
     model = gpu.model
     problem = "the GPU is not known"
+    if model is not None and model.compute_capability < VOLTA and not of_node.replicas_before_volta:
+        return Refused(
+            reason=Reason.NOT_SUPPORTED,
+            message="before Volta (compute capability 7.0) each pod with a replica can read and write the GPU memory "
+            "of the others: use whole: {}, or let an administrator set the agent's mpsReplicasBeforeVolta",
+        )
     if model is not None:
         problem = check_replicas(model.compute_capability, replicas, of_node.driver_version) or ""
     if model is None or problem:

@@ -39,6 +39,8 @@ class ObservedNode:
     ours: bool = False
     """It is enabled, or the controller's label keeps the agent on it."""
     enablement_ended: bool = False
+    enablement_problem: str = ""
+    """Why no label says how its GPUs are to be partitioned, where one tries to."""
     """No label enables it, nor is there one that is not understood."""
     operator: bool = False
     """The GPU Operator has labels on it."""
@@ -93,6 +95,7 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         changing=has_taint(raw, TAINT_CHANGING),
         ours=enablement(labels).mode is not None or labels.get(LABEL_NODE_AGENT) == "true",
         enablement_ended=enablement(labels).ended,
+        enablement_problem=enablement(labels).warning if enablement(labels).mode is None else "",
         held_off=labels.get(LABEL_DRIVER) == CLOSED,
         driver_unloads=gpu_operator.driver_unloads(labels),
         operator=gpu_operator.runs(labels),

@@ -76,6 +76,9 @@ def _ready(result: PassResult) -> ConditionValue:
     )
     if unready:
         return False, unready[0].reason, _sentences(unready)
+    node = result.observation.readings.node
+    if node is not None and node.enablement_problem:
+        return True, Reason.NOT_PLANNED, f"{_matching(result)} Nothing is planned here: {node.enablement_problem}."
     return True, Reason.CONFIRMED, _matching(result)
 
 

@@ -190,6 +190,15 @@ def test_a_node_whose_planning_failed_is_named(
     assert found["leftOut"] == [{"kind": "Node", "name": "n1", "reason": reason}]
 
 
+def test_a_pass_that_was_cut_short_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remark = "The pass used up its work before every pod was examined everywhere."
+    monkeypatch.setattr("cli.plan.plan", lambda *_: PlanningResult(remarks=(remark,)))
+
+    assert planned(capsys, dump(tmp_path, node()))["remarks"] == [remark]
+
+
 def test_a_node_whose_plan_cannot_be_written_is_named_and_its_pods_are_not_placed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,11 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a pull secret as a text": ("imagePullSecrets: [registry]", "/imagePullSecrets/0"),
     "a label that is no text": ("commonLabels: {team: 5}", "/commonLabels/team"),
+    "a ConfigMap's name that no object can have": (
+        "devicePlugin: {config: {name: Bad_Name}}",
+        "/devicePlugin/config/name",
+    ),
+    "a scheduler's ConfigMap by such a name": ("scheduler: {config: {name: a/b}}", "/scheduler/config/name"),
     "an account name with capitals": ("agent: {serviceAccount: {name: Agent}}", "/agent/serviceAccount/name"),
 }
 # What a schema cannot express, and helm's message.
@@ -58,6 +63,10 @@ CONTRADICTIONS: dict[str, tuple[str, str]] = {
     "windows the wrong way round": (
         "batchWindowIdleSeconds: 90",
         "batchWindowIdleSeconds (90) must not be greater than",
+    ),
+    "agents that are silent between two heartbeats": (
+        "controller: {settings: {agentSilentSeconds: 1}}",
+        "controller.settings.agentSilentSeconds (1) must be at least three times agent.settings.heartbeatSeconds (10)",
     ),
     "two replicas that both write": (
         "controller: {settings: {leaderElection: {enabled: false}}}",

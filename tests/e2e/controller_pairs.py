@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from kubernetes.client import ApiClient
+
 from crds.v1alpha1 import gpu_operator, names
 from kube import apply
 from tests.builders.objects import lease
@@ -182,6 +184,29 @@ CONTROLLERS = [
         lambda rig: merge(rig.agent, f"{OWN_PLAN}/status", {"status": {"summary": {"mig": "1/1"}}}),
         lambda rig: merge(rig.controller, f"{OWN_PLAN}/status", {"status": {"summary": {"mig": "1/1"}}}),
         policy="gpuplan-plans-controller-status",
+    ),
+]
+
+
+def status_of_others(api: ApiClient) -> Answer:
+    return merge(api, f"{OWN_PLAN}/status", {"status": {"conditions": [condition("Ready", "True")]}})
+
+
+def of_status(rule: str, keeps: Try, breaks: Try, says: str = "") -> Pair:
+    return Pair(policy="gpuplan-plans-status", rule=rule, keeps=keeps, breaks=breaks, says=says)
+
+
+STATUS = [
+    of_status(
+        "the status of a plan is written by gpuplan's agents and controller alone",
+        lambda rig: merge(rig.admin, f"{OWN_PLAN}/status", {"status": {"observedGeneration": 1}}),  # as it is
+        lambda rig: status_of_others(rig.admin),
+    ),
+    of_status(
+        "not-gpuplan",
+        lambda rig: status_of_others(rig.agent),
+        lambda rig: status_of_others(rig.admin),
+        "the status of a plan is written by gpuplan's agents",
     ),
 ]
 

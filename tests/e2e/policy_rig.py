@@ -119,16 +119,21 @@ def _plans(cluster: RealCluster, controller: ApiClient) -> None:
         body = plan(name, planned={"gpus": [cut(0), cut(1)]})
         apply.apply(controller, f"{PLANS}/{name}", body, manager=names.CONTROLLER_MANAGER, force=True)
         status = {"observedGeneration": 1, "conditions": [condition("Ready", "True"), condition("Applied", "True")]}
-        apply.apply_status(
-            cluster.admin, f"{PLANS}/{name}", {**plan(name), "status": status}, manager=names.AGENT_MANAGER
-        )
+        body = {**plan(name), "status": status}
+        apply.apply_status(cluster.agent_of(name), f"{PLANS}/{name}", body, manager=names.AGENT_MANAGER)
     apply.merge_patch(cluster.admin, f"{PLANS}/{FROZEN}", {"spec": {"mode": "Manual", "gpus": [WHOLE]}})
 
 
 def _alice(cluster: RealCluster) -> ApiClient:
     alice = cluster.person("rules-alice")
     create = ("create", "clusterrole")
-    cluster.kubectl(*create, "rules-plans", "--verb=*", "--resource=gpupartitionplans.gpuplan.dev", check=True)
+    cluster.kubectl(
+        *create,
+        "rules-plans",
+        "--verb=*",
+        "--resource=gpupartitionplans.gpuplan.dev",
+        check=True,
+    )
     cluster.kubectl(*create, "rules-node", "--verb=patch", "--resource=nodes", f"--resource-name={OWN}", check=True)
     for role in ("rules-plans", "rules-node"):
         words = ("create", "clusterrolebinding", role, f"--clusterrole={role}", "--user=rules-alice")

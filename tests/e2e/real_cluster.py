@@ -110,6 +110,15 @@ class RealCluster:
         """The identity of a node's kubelet."""
         return self.person(f"system:node:{node}", ("system:nodes",))
 
+    def agent_of(self, node: str) -> ApiClient:
+        """The administrator in the place of a node's agent, whose node and pod need not exist."""
+        if f"agent-of-{node}" not in self._clients:
+            client = self._client(f"agent-of-{node}", self.plane.kubeconfig())
+            client.default_headers["Impersonate-User"] = f"system:serviceaccount:{names.NAMESPACE}:{AGENT}"
+            client.default_headers["Impersonate-Extra-authentication.kubernetes.io%2fnode-name"] = node
+            self._clients[f"agent-of-{node}"] = client
+        return self._clients[f"agent-of-{node}"]
+
     def bearer(self, token: str) -> ApiClient:
         """The holder of the token."""
         return self._client(f"token-{abs(hash(token))}", self.plane.kubeconfig_with(token))

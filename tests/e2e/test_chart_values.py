@@ -152,7 +152,8 @@ def test_nodes_image_and_labels_are_values(render: Any) -> None:
         assert (container["image"], container["imagePullPolicy"]) == (f"example.com/g@{digest}", "Always")
         assert pod["imagePullSecrets"] == [{"name": "registry"}]
         if kind == "DaemonSet":
-            assert (pod["runtimeClassName"], "tolerations" in pod) == ("nvidia", False)
+            assert pod["runtimeClassName"] == "nvidia"
+            assert pod["tolerations"] == [{"key": names.TAINT_CHANGING, "operator": "Exists"}], "its own in any case"
         if name == "gpuplan-mps":
             assert pod["nodeSelector"] == {names.LABEL_MPS_DAEMONS: "true"}, "no label that people change"
         elif kind == "DaemonSet":
@@ -163,6 +164,28 @@ def test_nodes_image_and_labels_are_values(render: Any) -> None:
     assert [
         body["metadata"]["name"] for body in found.objects if body["metadata"]["labels"].get("team") != "gpus"
     ] == []
+
+
+def test_a_toleration_of_all_taints_stays_alone(render: Any) -> None:
+    for given, rendered in (
+        ("{operator: Exists}", 1),
+        ("{operator: Exists, effect: NoSchedule}", 2),
+        ("{key: nvidia.com/gpu, operator: Exists}", 2),
+    ):
+        pod = render(f"nodes: {{tolerations: [{given}]}}").pod("DaemonSet", "gpuplan-agent")
+        assert len(pod["tolerations"]) == rendered
+
+
+def test_roles_of_people_are_added_to_those_of_kubernetes_by_default(render: Any) -> None:
+    def added(text: str) -> dict[str, int]:
+        roles = [role for role in render(text).all("ClusterRole") if role["metadata"]["name"] in PEOPLE]
+        return {r["metadata"]["name"]: sum("aggregate" in key for key in r["metadata"]["labels"]) for r in roles}
+
+    assert added("") == {"gpuplan-viewer": 3, "gpuplan-author": 2}
+    assert added("policies: {aggregateRoles: false}") == dict.fromkeys(PEOPLE, 0)
+
+
+PEOPLE = ("gpuplan-viewer", "gpuplan-author")
 
 
 def workloads() -> Iterator[tuple[str, str]]:

@@ -209,7 +209,7 @@ def test_of_the_status_two_conditions(cluster: RealCluster, controller: ApiClien
             "conditions": [_condition("Ready", "True", "Confirmed"), _condition("Applied", "True", "Confirmed")],
         },
     }
-    apply.apply_status(cluster.admin, path, agents, manager=names.AGENT_MANAGER)
+    apply.apply_status(cluster.agent_of(NAME), path, agents, manager=names.AGENT_MANAGER)
 
     def attempt(**status: Any) -> Answer:
         body = {**plan(NAME), "status": status}
@@ -233,5 +233,5 @@ def test_of_the_status_two_conditions(cluster: RealCluster, controller: ApiClien
     assert refused.status == 403
     assert "it may say that Ready is Unknown, nothing else of it" in refused.message
     # An agent that is back writes Ready itself; the controller's next write of AgentAlive keeps that.
-    apply.apply_status(cluster.admin, path, agents, manager=names.AGENT_MANAGER)
+    apply.apply_status(cluster.agent_of(NAME), path, agents, manager=names.AGENT_MANAGER)
     assert attempt(conditions=[_condition("AgentAlive", "True", "Heartbeat")]).allowed

@@ -204,7 +204,7 @@ def test_status_is_a_subresource_with_a_schema(cluster: RealCluster) -> None:
     assert created["status"] == {"observedGeneration": -1}, "no plan passes for reconciled before an agent has read it"
     path = f"{PLANS}/statusful"
     written = apply.apply_status(
-        cluster.admin,
+        cluster.agent_of("statusful"),
         path,
         {**plan("statusful"), "status": {"observedGeneration": 1, "conditions": [STATUS_CONDITION]}},
         manager=names.AGENT_MANAGER,
@@ -212,7 +212,7 @@ def test_status_is_a_subresource_with_a_schema(cluster: RealCluster) -> None:
     assert written["status"]["conditions"] == [STATUS_CONDITION]
     assert written["metadata"]["generation"] == 1
     bad = {"status": {"conditions": [{**STATUS_CONDITION, "status": "Maybe"}]}}
-    answer = call(cluster.admin, "PATCH", f"{path}/status", bad, MERGE)
+    answer = call(cluster.agent_of("statusful"), "PATCH", f"{path}/status", bad, MERGE)
     assert answer.status == 422
     assert "conditions[0].status" in answer.message
     apply.delete(cluster.admin, path)
@@ -242,9 +242,8 @@ def test_a_plan_from_before_the_default_reads_like_a_new_one(cluster: RealCluste
 def test_names_and_columns(cluster: RealCluster) -> None:
     apply.create(cluster.admin, PLANS, plan("columns", mode="Manual", paused=True))
     summary = {"observedGeneration": 1, "summary": {"mode": "Manual", "whole": "0/2"}}
-    apply.apply_status(
-        cluster.admin, f"{PLANS}/columns", {**plan("columns"), "status": summary}, manager=names.AGENT_MANAGER
-    )
+    body = {**plan("columns"), "status": summary}
+    apply.apply_status(cluster.agent_of("columns"), f"{PLANS}/columns", body, manager=names.AGENT_MANAGER)
     short = cluster.kubectl("get", names.SHORT_NAME, "columns").splitlines()
     assert short[0].split() == ["NAME", "MODE", "PAUSED", "MIG", "MPS", "WHOLE", "READY", "REASON", "AGE"]
     assert short[1].split()[:4] == ["columns", "Manual", "true", "0/2"]

@@ -154,6 +154,44 @@ def test_the_right_on_the_node_alone_is_not_enough(cluster: RealCluster) -> None
     assert 'cannot patch resource "gpupartitionplans"' in refused.message
 
 
+def test_no_person_writes_a_status(cluster: RealCluster) -> None:
+    """Planning believes it: a forged one would have devices made that are not there, or none."""
+    forged = {"status": {"gpus": [{"index": 0, "state": "Ready", "migMode": "Enabled"}]}}
+    for method, body, content_type in (
+        ("PATCH", forged, MERGE),
+        ("PATCH", {**plan(MINE), **forged}, APPLY),
+        ("PUT", {**apply.get(cluster.admin, f"{PLANS}/{MINE}"), **forged}, "application/json"),
+    ):
+        query = {"fieldManager": names.AGENT_MANAGER, "force": "true"} if content_type == APPLY else {}
+        refused = call(cluster.admin, method, f"{PLANS}/{MINE}/status", body, content_type, **query)
+        assert refused.status == 403, refused
+        assert "the status of a plan is written by gpuplan's agents and controller alone" in refused.message
+    agent = cluster.agent_of(MINE)
+    assert call(agent, "PATCH", f"{PLANS}/{MINE}/status", forged, MERGE).allowed
+
+
+def test_kubernetes_own_roles_read_and_write_plans_for_the_whole_cluster_alone(cluster: RealCluster) -> None:
+    """In one namespace they give no right on plans, which have none."""
+    try:
+        for person, role in (("victor", "view"), ("edith", "edit")):
+            cluster.kubectl(
+                "create", "clusterrolebinding", f"e2e-{person}", f"--clusterrole={role}", f"--user={person}"
+            )
+            name = f"e2e-{person}-local"
+            cluster.kubectl("create", "rolebinding", name, f"--clusterrole={role}", f"--user={person}-local")
+        victor, edith = cluster.person("victor"), cluster.person("edith")
+        eventually(lambda: call(victor, "GET", PLANS).allowed, "who views all namespaces reads plans")
+        assert call(victor, "PATCH", f"{PLANS}/{MINE}", {"spec": {"paused": True}}, MERGE).status == 403
+        eventually(lambda: call(edith, "GET", PLANS).allowed, "who edits all namespaces reads plans")
+        refused = call(edith, "PATCH", f"{PLANS}/{MINE}", {"spec": {"paused": True}}, MERGE)
+        assert f"who writes the plan of node {MINE} needs the right to patch that node" in refused.message
+        for local in ("victor-local", "edith-local"):
+            assert call(cluster.person(local), "GET", PLANS).status == 403
+    finally:
+        cluster.kubectl("delete", "clusterrolebinding", "e2e-victor", "e2e-edith")
+        cluster.kubectl("delete", "rolebinding", "e2e-victor-local", "e2e-edith-local")
+
+
 @pytest.mark.parametrize("who", ["alice", "admin"])
 def test_no_other_account_writes_planned(cluster: RealCluster, who: str) -> None:
     api = cluster.admin if who == "admin" else cluster.person(who)

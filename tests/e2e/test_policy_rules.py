@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.agent_pairs import AGENTS, AGENTS_NODE
-from tests.e2e.controller_pairs import AUTHORS, CONTROLLERS
+from tests.e2e.controller_pairs import AUTHORS, CONTROLLERS, STATUS
 from tests.e2e.pod_pairs import PODS
 from tests.e2e.policy_pairs import Pair
 from tests.e2e.policy_rig import PolicyRig, policy_rig
 from tests.e2e.real_cluster import MANIFESTS, RealCluster
 from tests.e2e.rig.controlplane.tenants import manifests_of
 
-PAIRS = [*AGENTS, *AGENTS_NODE, *CONTROLLERS, *AUTHORS, *PODS]
+PAIRS = [*AGENTS, *AGENTS_NODE, *CONTROLLERS, *AUTHORS, *STATUS, *PODS]
 POLICIES = [body for body in manifests_of(MANIFESTS) if body["kind"] == "ValidatingAdmissionPolicy"]
 RULES = [
     (body["metadata"]["name"], rule)

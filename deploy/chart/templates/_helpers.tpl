@@ -91,11 +91,14 @@ imagePullSecrets:
 {{- with .Values.nodes.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
-{{- with .Values.nodes.tolerations }}
 tolerations:
-{{- range . }}
+{{- $all := false }}
+{{- range .Values.nodes.tolerations }}
   - {{ toJson . }}
+{{- $all = or $all (and (not .key) (not .effect) (eq (.operator | default "Equal") "Exists")) }}
 {{- end }}
+{{- if not $all }}
+  - {"key":"gpuplan.dev/changing","operator":"Exists"}
 {{- end }}
 {{- end }}
 
@@ -123,6 +126,11 @@ affinity:
 {{- define "gpuplan.check" -}}
 {{- if gt (float64 .Values.batchWindowIdleSeconds) (float64 .Values.batchWindowTimeoutSeconds) }}
 {{- fail (printf "batchWindowIdleSeconds (%v) must not be greater than batchWindowTimeoutSeconds (%v)" .Values.batchWindowIdleSeconds .Values.batchWindowTimeoutSeconds) }}
+{{- end }}
+{{- $silent := .Values.controller.settings.agentSilentSeconds | default 60 }}
+{{- $beat := .Values.agent.settings.heartbeatSeconds | default 10 }}
+{{- if lt (float64 $silent) (mulf 3 $beat) }}
+{{- fail (printf "controller.settings.agentSilentSeconds (%v) must be at least three times agent.settings.heartbeatSeconds (%v): every agent would count as silent" $silent $beat) }}
 {{- end }}
 {{- $election := .Values.controller.settings.leaderElection | default dict }}
 {{- if and (gt (int .Values.controller.replicas) 1) (eq (toString $election.enabled) "false") }}

@@ -1,5 +1,7 @@
 """What an item with equal replicas becomes: its limits, its resource, and the number that is refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from crds.v1alpha1.spec import GpuItem
@@ -23,6 +25,17 @@ def test_driver_and_model_decide_how_many(count: int, driver: str, refused: str)
     else:
         assert isinstance(found, MpsTarget)
         assert len(found.slices) == count
+
+
+@pytest.mark.parametrize("capability", [(6, 1), (0, 0)], ids=["Pascal", "not known"])
+def test_before_volta_an_administrator_must_allow_replicas(capability: tuple[int, int]) -> None:
+    gpu = replace(GPU, model=replace(H100, compute_capability=capability))
+    item = GpuItem.read(replicas(0, 4))
+
+    found = target(item, gpu, (), OfNode())
+    assert isinstance(found, Refused)
+    assert "can read and write the GPU memory of the others" in found.message
+    assert isinstance(target(item, gpu, (), OfNode(replicas_before_volta=True)), MpsTarget)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 import pytest
 
+from crds.v1alpha1.names import FOREIGN_PARTITIONING_LABELS, LABEL_PARTITIONING
 from nodeagent.handover.config import Problem
 from tests import incidents
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig
 from tests.nodeagent.report.schema import check
+from tests.nodeagent.report.test_operator_labels import label
 
 
 def test_a_problem_of_the_plugin_as_a_whole_is_shown_and_costs_no_readiness(make_world: MakeWorld) -> None:
@@ -40,6 +42,29 @@ def test_ready_carries_the_generation_and_moves_its_time_with_its_status_only(ma
     assert busy["lastTransitionTime"] != first["lastTransitionTime"]
     assert world.condition("Reconciling")["status"] == "True"
     assert world.status()["observedGeneration"] == 3
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({LABEL_PARTITIONING: "MIG"}, "label gpuplan.dev/gpu-partitioning=MIG is not understood: use one of mig"),
+        (dict(zip(FOREIGN_PARTITIONING_LABELS, ("mig", "mps"), strict=False)), "disagree"),
+        ({LABEL_PARTITIONING: "mig"}, ""),
+    ],
+    ids=["not understood", "disagree", "mig"],
+)
+def test_a_node_on_which_nothing_is_planned_says_so_and_stays_ready(
+    make_world: MakeWorld, labels: dict[str, str], words: str
+) -> None:
+    world = make_world(*empty())
+    label(world, labels)
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+
+    ready = world.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("True", "NotPlanned" if words else "Confirmed")
+    assert words in ready["message"]
+    assert ready["message"].startswith("1 GPU matches the plan")
 
 
 def test_every_condition_but_the_controllers_is_in_the_first_status(make_world: MakeWorld) -> None:

@@ -82,8 +82,11 @@ class Agent:
         bind(**({"generation": observation.plan.generation} if observation.plan is not None else {}))
         confirmed = self.confirmations.load(observation.plan)
         desired = self._desired(observation)
-        work = self._served(observation, desired, confirmed) if desired.by_nvidia else None
-        work = self._with_clients(work or self._worked(observation, desired, confirmed))
+        if self.nvidia is not None and desired.by_nvidia:
+            work = self.nvidia.serve(observation, desired, confirmed)
+        else:
+            work = self._worked(observation, desired, confirmed)
+        work = self._with_clients(work)
         result = self.outcomes.of(work)
         self._confirm(result)
         report_seconds = self.reporter.report(result)
@@ -114,20 +117,6 @@ class Agent:
         minors: list[int | None] = [gpu.minor for gpu in held_open if gpu.minor is not None]
         minors += [None] if work.observation.driver_closed else []
         return replace(work, clients={minor: self.clients.of(minor, work.observation.pods.pods) for minor in minors})
-
-    def _served(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork | None:
-        """On a node that NVIDIA's device plugin serves."""
-        if self.nvidia is None:
-            return None
-        served = self.nvidia.serve(observation, desired)
-        return PassWork(
-            observation=served.observation,
-            desired=desired,
-            changes=served.changes,
-            actuated={},
-            advertised=served.advertised,
-            confirmed=confirmed,
-        )
 
     def _worked(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
         """On a node that our own device plugin serves."""
@@ -206,7 +195,7 @@ class Pacing:
         """`waits` are the seconds after which a stage has to be called again; None where it has not. Once a pass."""
         work = result.work
         seconds = [self._resync_seconds, *(due for due in waits if due is not None)]
-        if (young := result.observation.believed_in_seconds) is not None and young > 0:
+        if (young := result.observation.witnessed.believed_in_seconds) is not None and young > 0:
             seconds.append(young)
         if work.advertised.faults.due_seconds is not None:
             seconds.append(work.advertised.faults.due_seconds)

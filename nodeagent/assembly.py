@@ -80,13 +80,13 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
             cache=cache,
             plugin=file,
             witnesses=Witnesses(
-                parts.kubelet,
-                parts.holdings,
-                parts.state.plugin,
-                EndBook(
-                    parts.processes,
-                    parts.fresh_pods,
-                    lambda ids: numbers_of(ids, hardware.gpus, read_device_numbers(settings.proc_dir)),
+                kubelet=parts.kubelet,
+                holdings=parts.holdings,
+                files=parts.state.plugin,
+                ends=EndBook(
+                    processes=parts.processes,
+                    fresh=parts.fresh_pods,
+                    numbers=lambda ids: numbers_of(ids, hardware.gpus, read_device_numbers(settings.proc_dir)),
                     clock=clock,
                     slack_seconds=settings.release_slack_seconds,
                 ),
@@ -110,7 +110,7 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
         confirmations=Confirmations(),
         outcomes=Outcomes(clock),
         reporter=parts.reporter,
-        clients=DriverClients(settings.proc_dir, clock),
+        clients=DriverClients(settings.proc_dir),
         pacing=Pacing(clock, resync_seconds=settings.resync_seconds),
         nvidia=_nvidia(parts, guard, modes, settings) if settings.nvidia_backend else None,
     )

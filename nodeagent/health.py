@@ -7,10 +7,11 @@ not seem alive to the controller either. Ends nothing and repairs nothing.
 import logging
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any
 
 from kube.change_log import ChangeLog
-from nodeagent.hardware.driver_thread import Hanging
+from kube.reflector import Reflector
+from nodeagent.hardware.driver_thread import ThreadedDriver
 
 log = logging.getLogger(__name__)
 STUCK_SECONDS = 600.0
@@ -52,27 +53,12 @@ class Passes:
             raise NoPassError(f"not sent: no pass completed in {SILENT_SECONDS:g} s")
 
 
-class Watch(Protocol):
-    """See `kube.reflector.Reflector`."""
-
-    @property
-    def synced(self) -> "Synced": ...
-
-
-class Synced(Protocol):
-    def is_set(self) -> bool: ...
-
-
-class DriverCalls(Protocol):
-    """See `hardware.driver_thread.ThreadedDriver`."""
-
-    def hanging(self) -> Hanging | None: ...
-
-
 class Health:
     """The two pages: what is wrong, and what is not ready yet."""
 
-    def __init__(self, passes: Passes, driver: DriverCalls, watches: Mapping[str, Watch], *, needed: str) -> None:
+    def __init__(
+        self, passes: Passes, driver: ThreadedDriver, watches: Mapping[str, Reflector[Any]], *, needed: str
+    ) -> None:
         """`needed` names the watch without which there are no passes."""
         self._passes, self._driver, self._watches, self._needed = passes, driver, watches, needed
 

@@ -12,19 +12,18 @@ from typing import Protocol
 from crds.v1alpha1.names import Reason
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
-from nodeagent.handover.config import Allocation, DeviceKind, Loaded, PluginConfig
+from nodeagent.handover.config import DeviceKind, Loaded, PluginConfig
 from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuProcess, ObservedGpu
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.hardware.reading import HardwareReader
 from nodeagent.observed.claims import located
-from nodeagent.observed.ends import Ends
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import ObservedPods
 from nodeagent.observed.rivals import rival
 from nodeagent.observed.usage import Usage, Use, Verdict, with_processes
-from nodeagent.observed.witnesses import Witnesses
+from nodeagent.observed.witnesses import Witnessed, Witnesses
 from nodeagent.steps.journal import Journal
 from nodeagent.steps.judged import JudgedGpu
 from partitioning.layouts import Instance
@@ -79,9 +78,10 @@ class Observation:
     """One moment of the node."""
 
     plan: ObservedPlan | None
-    pods: ObservedPods
+    witnessed: Witnessed
     readings: Readings
     usage: Usage
+    """As witnessed, with the UUIDs of claimed devices."""
     gpus: tuple[ObservedGpu, ...]
     driver_version: str
     driver_problem: DriverError | None
@@ -96,16 +96,10 @@ class Observation:
     """The node is not enabled any more: no pod is to get a device, until it is enabled again or the process ends."""
     rival: str = ""
     """Why our device plugin may not serve this node: another one does. A sentence for people."""
-    believed_in_seconds: float | None = None
-    """Until the List of a kubelet that has just started is believed."""
-    handed_out: tuple[Allocation, ...] = ()
-    """The device plugin's ledger, read before every witness of use."""
-    hidden_processes: str = ""
-    """Why the processes on the GPUs are not known, and so no partition is known to be free."""
-    ends: Ends = field(default_factory=Ends)
-    """Of pods that are gone."""
-    lost: str = ""
-    """Why a pod that no record knows may hold any device."""
+
+    @property
+    def pods(self) -> ObservedPods:
+        return self.witnessed.pods
 
     @property
     def driver_closed(self) -> bool:
@@ -129,9 +123,10 @@ class Observation:
     def occupied(self, config: PluginConfig) -> set[str]:
         """Ids on which a process of a pod is left that is gone, or may be; they stay so until that pod's end."""
         before = set(self.readings.config.occupied)
-        if not (self.ends.unread or self.lost):
-            before &= self.ends.pending.keys() | self.usage.doubtful.keys()
-        any_other = {d.id for d in config.devices} - self.usage.held.keys() if self.lost and self.ends.stray else ()
+        ends, lost = self.witnessed.ends, self.witnessed.lost
+        if not (ends.unread or lost):
+            before &= ends.pending.keys() | self.usage.doubtful.keys()
+        any_other = {d.id for d in config.devices} - self.usage.held.keys() if lost and ends.stray else ()
         return before.union(self.usage.left, any_other)
 
     def judge(self, gpu: ObservedGpu) -> JudgedGpu:
@@ -177,7 +172,7 @@ class Observer:
         hardware = self.hardware.read(closed_for=node.closes_driver if node is not None else "")
         return Observation(
             plan=plan,
-            pods=found.pods,
+            witnessed=found,
             readings=Readings(
                 config=self.plugin.config,
                 loaded=loaded,
@@ -194,12 +189,7 @@ class Observer:
             driver_problem=hardware.problem,
             kept=hardware.kept,
             processes=_processes(hardware.gpus, found.hidden_processes),
-            handed_out=found.handed_out,
-            hidden_processes=found.hidden_processes,
-            ends=found.ends,
-            lost=found.lost,
             unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in hardware.gpus},
-            believed_in_seconds=found.believed_in_seconds,
         )
 
     def _disabled(self, plan: ObservedPlan | None, node: ObservedNode | None) -> bool:
@@ -218,7 +208,7 @@ class Observer:
             gpus=hardware.gpus,
             driver_problem=hardware.problem,
             kept=hardware.kept,
-            processes=_processes(hardware.gpus, observation.hidden_processes),
+            processes=_processes(hardware.gpus, observation.witnessed.hidden_processes),
         )
 
 

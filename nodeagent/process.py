@@ -50,7 +50,6 @@ from nodeagent.observed.processes import Processes
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.publish import StatusFailures, StatusWriter
 from nodeagent.report.reporter import Reporter
-from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.journal import Journal
@@ -86,8 +85,8 @@ class AgentProcess:
         self._budget, self._failures = RequestBudget(), StatusFailures()
         self.heartbeat = self._build_heartbeat()
         self.metrics = AgentMetrics(__version__, clock=time.monotonic, name_pods=settings.pod_metrics)
-        self.metrics.watch_status(self._failures.counted)
-        self.metrics.watch_heartbeat(self.heartbeat.age_seconds)
+        self.metrics.status_failures.set_function(lambda: self._failures.count)
+        self.metrics.heartbeat_age.set_function(self.heartbeat.age_seconds)
         self._agent = self._build_agent()
         self._watches = self._build_watches()
         self._export_plumbing(api)
@@ -193,7 +192,8 @@ class AgentProcess:
             metrics=self.metrics,
             clock=time.monotonic,
             now=api_time,
-            facts=AgentFacts(version=__version__, config_path=str(self._state.plugin.config)),
+            version=__version__,
+            config_path=str(self._state.plugin.config),
         )
 
     def start(self) -> None:
@@ -230,7 +230,6 @@ class AgentProcess:
         self.heartbeat.stop()
         self._events.stop()
         self.server.stop()
-        self._kubelet.close()
         if self._driver.close():
             self._lock.release()
         # Else the lock ends with the process: no other agent may start on top of a call that still runs.
@@ -255,5 +254,5 @@ class AgentProcess:
         self._passes.complete()
         # After a pause longer than SILENT_SECONDS the heartbeat was held back: this pass is what it waited for.
         self.heartbeat.retry_now()
-        self.metrics.pass_took(time.monotonic() - started)
+        self.metrics.passes.observe(time.monotonic() - started)
         return ended.due_seconds, self._driver_loss.note(ended.driver_problem)

@@ -42,7 +42,6 @@ from nodeagent.process import LEAST_PAUSE_SECONDS
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.publish import StatusFailures, StatusWriter
 from nodeagent.report.reporter import Reporter
-from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.journal import Journal
@@ -152,7 +151,8 @@ class SimulatedNode:
             metrics=AgentMetrics("scale", clock=clock),
             clock=clock,
             now=api_time,
-            facts=AgentFacts(version="scale", config_path=str(self._state.plugin.config)),
+            version="scale",
+            config_path=str(self._state.plugin.config),
         )
 
     def start(self, *, offset_seconds: float) -> None:

@@ -86,8 +86,6 @@ def registries() -> dict[str, CollectorRegistry]:
     metrics.registry.register(ClusterGauges(state, window, metrics, clock=clock))
     export_build(metrics.registry, "controller", "")
     agent = AgentMetrics("", clock=clock, name_pods=True)
-    agent.watch_heartbeat(clock)
-    agent.watch_status(clock)
     found = {"controller": metrics.registry, "agent": agent.registry}
     for registry in found.values():
         RequestMetrics(registry)

@@ -23,7 +23,7 @@ class FreeMarks:
 
     def note(self, observation: Observation, afresh: Callable[[Observation], Observation]) -> None:
         """Call it once a pass. What cannot be written now is tried again by the next one."""
-        latest = {entry.id: entry.at for entry in observation.handed_out}
+        latest = {entry.id: entry.at for entry in observation.witnessed.handed_out}
         before = read_seen_free(self._files)  # not from memory: without its file the plugin has no marks
         marks = {i: at for i, at in latest.items() if before.allocations.get(i) == at}
         free = _free(observation, latest.keys() - marks.keys())

@@ -5,8 +5,8 @@ NVIDIA's to the config of the plan; returns what the report reads of any pass. A
 one of them that cannot have it stops all. Must never change hardware, nor name a new config while a device is held.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from crds.v1alpha1 import gpu_operator
 from crds.v1alpha1.names import Reason
@@ -26,19 +26,11 @@ from nodeagent.nvidia.switch import DONE, Progress, Switch
 from nodeagent.observation import Observation
 from nodeagent.observed.kubelet import Allocatable, Held
 from nodeagent.observed.node import ObservedNode
+from nodeagent.report.outcome import PassWork
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.compute_modes import EXCLUSIVE_PROCESS
 from partitioning.nvidia_plugin import CONFIG_LABEL, OWN_KEY, NodeConfig
 from partitioning.resources import SHARED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What a pass did, in the terms of the report."""
-
-    observation: Observation
-    changes: Mapping[int, GpuChange]
-    advertised: Advertised
 
 
 class NvidiaBackend:
@@ -49,11 +41,11 @@ class NvidiaBackend:
         self._ids: Held = {}
         """Those that the kubelet showed last."""
 
-    def serve(self, before: Observation, desired: DesiredItems) -> Served:
-        silence = self._own_plugin.silence(before)
+    def serve(self, before: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
+        silencing, ours = self._own_plugin.silence(before)
         observation = self._as_served(before)
         holders = {gpu.uuid: _holders(observation, gpu) for gpu in observation.gpus}
-        progress = self._progress(observation, desired, silence.waits, held=any(holders.values()))
+        progress = self._progress(observation, desired, silencing, held=any(holders.values()))
         waits = progress.stage.reason is Reason.WAITING_FOR_RELEASE
         changes = {
             item.index: _change(item.gpu, desired.target(item, ()), observation, desired.nvidia)
@@ -61,10 +53,17 @@ class NvidiaBackend:
             if item.gpu is not None
         }
         for index, change in changes.items():
-            blocking = silence.held[change.gpu.uuid] or (holders[change.gpu.uuid] if waits else ())
-            unreleased = (whole(change.gpu),) if silence.waits else ()
+            blocking = ours[change.gpu.uuid] or (holders[change.gpu.uuid] if waits else ())
+            unreleased = (whole(change.gpu),) if silencing else ()
             changes[index] = replace(change, blocking=blocking, unreleased=unreleased)
-        return Served(observation=observation, changes=changes, advertised=self._advertised(observation, progress))
+        return PassWork(
+            observation=observation,
+            desired=desired,
+            changes=changes,
+            actuated={},
+            advertised=self._advertised(observation, progress),
+            confirmed=confirmed,
+        )
 
     def _as_served(self, observation: Observation) -> Observation:
         """The same, read as a node whose devices NVIDIA's plugin advertises."""
@@ -95,11 +94,13 @@ class NvidiaBackend:
             return Progress(stage=stage, key=node.plugin_config)
         found = registered(config, self._ids, observation.gpus)
         known = isinstance(observation.readings.allocatable, Allocatable)
+        # On a GPU that is lost, say; that of a MIG device is not known by its id.
+        elsewhere = _held(observation, lambda i: not any(gpu.uuid in i for gpu in observation.gpus))
         moment = Moment(
             node=node,
             pods=observation.pods,
-            held="another one is in use" if held else _held_elsewhere(observation),
-            held_before=_held_before(observation, config),
+            held="another one is in use" if held else elsewhere,
+            held_before=_held(observation, lambda i: not config.has(i)),
             registered=replace(found, exact=found.exact and known),
             answered=known,
             sound=all(gpu.health is Health.OK and not (gpu.problem or gpu.health_message) for gpu in observation.gpus),
@@ -154,16 +155,10 @@ def _holders(observation: Observation, gpu: ObservedGpu) -> Blocking:
     return tuple((alone, verdict) for verdict in verdicts if not verdict.free)[:1]
 
 
-def _held_elsewhere(observation: Observation) -> str:
-    """On a GPU that is lost, say; that of a MIG device is not known by its id."""
-    uuids = [gpu.uuid for gpu in observation.gpus]
+def _held(observation: Observation, foreign: Callable[[str], bool]) -> str:
+    """The first holder of such an id."""
     held = sorted(observation.usage.held.items())
-    return next((f"pod {pod} holds {i}" for i, pod in held if not any(uuid in i for uuid in uuids)), "")
-
-
-def _held_before(observation: Observation, config: NodeConfig) -> str:
-    held = sorted(observation.usage.held.items())
-    return next((f"pod {pod} holds {i}" for i, pod in held if not config.has(i)), "")
+    return next((f"pod {pod} holds {i}" for i, pod in held if foreign(i)), "")
 
 
 def _foreign_label(node: ObservedNode | None) -> str:

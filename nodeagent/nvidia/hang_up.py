@@ -39,10 +39,12 @@ class HangUp:
 
     def _processes(self, pod_uid: str, program: str) -> Iterator[int]:
         table = Processes(self._proc).scan()
-        for pid in () if isinstance(table, NoAnswer) else table.pods().get(pod_uid, ()):
+        for process in () if isinstance(table, NoAnswer) else table.pods().get(pod_uid, ()):
             try:
-                command = (self._proc / str(pid) / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+                command = (
+                    (self._proc / str(process.pid) / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+                )
             except OSError:
                 continue  # it has ended
             if command.rpartition("/")[2] == program:
-                yield pid
+                yield process.pid

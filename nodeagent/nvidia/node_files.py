@@ -8,21 +8,12 @@ Only reads; what cannot be read is as good as absent.
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from kube.kubelet_api.paths import KubeletPaths
+from nodeagent.handover.files import identity
 
 DATA = "..data"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What config-manager has chosen in one pod."""
-
-    key: str = ""
-    """Of the ConfigMap; empty where there is none yet."""
-    at_ns: int = 0
 
 
 class NodeFiles:
@@ -30,13 +21,16 @@ class NodeFiles:
         self._pods, self._sockets = kubelet_dir / "pods", KubeletPaths(kubelet_dir).plugin_dir
         self._mps_root = mps_root
 
-    def chosen(self, pod_uid: str) -> Chosen:
-        """The link dangles on the host: its name counts."""
+    def chosen(self, pod_uid: str) -> tuple[str, int]:
+        """Which key of the ConfigMap config-manager has chosen in a pod, and when; empty where there is none yet.
+
+        The link dangles on the host: its name counts.
+        """
         link = self._pods / pod_uid / "volumes" / "kubernetes.io~empty-dir" / "config" / "config.yaml"
         try:
-            return Chosen(key=link.readlink().name, at_ns=os.lstat(link).st_ctime_ns)
+            return link.readlink().name, os.lstat(link).st_ctime_ns
         except OSError:
-            return Chosen()
+            return "", 0
 
     def digest(self, pod_uid: str, key: str) -> str:
         """SHA-256 of a key as this pod sees it, in hexadecimal digits; empty where it does not."""
@@ -62,7 +56,5 @@ class NodeFiles:
 
 
 def _changed_ns(path: Path) -> int:
-    try:
-        return os.lstat(path).st_ctime_ns
-    except OSError:
-        return 0
+    found = identity(path)
+    return found[1] if found is not None else 0

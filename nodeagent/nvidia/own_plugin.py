@@ -25,42 +25,31 @@ Blocking: TypeAlias = tuple[tuple[Partition, Verdict], ...]
 OURS = "gpuplan's own device plugin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
-    """How far the withdrawal of our own devices has come."""
-
-    waits: Stage | None
-    """None where the plugin advertises nothing, and nothing of it is in use."""
-    held: Mapping[str, Blocking]
-    """What of ours is, or may be, in use, by GPU UUID."""
-
-
+@dataclass
 class OwnPlugin:
     """Call `silence` once a pass."""
 
-    def __init__(
-        self,
-        file: ConfigFile,
-        guard: NodeGuard,
-        modes: ComputeModes,
-        *,
-        clock: Callable[[], float],
-        deadline_seconds: float,
-    ) -> None:
-        self._file, self._guard, self._modes = file, guard, modes
-        self._ages, self._deadline_seconds = Ages(clock), deadline_seconds
+    file: ConfigFile
+    guard: NodeGuard
+    modes: ComputeModes
+    clock: Callable[[], float]
+    deadline_seconds: float
 
-    def silence(self, observation: Observation) -> Silence:
+    def __post_init__(self) -> None:
+        self._ages = Ages(self.clock)
+
+    def silence(self, observation: Observation) -> tuple[Stage | None, Mapping[str, Blocking]]:
+        """None where the plugin advertises nothing and nothing of it is in use; and what is, or may be, by GPU UUID."""
         held = {gpu.uuid: _held_slices(observation, gpu) for gpu in observation.gpus}
         config = self._next(observation, held)
         readings = observation.readings
         try:
-            written = self._file.write(config, in_force=readings.in_force, overdue=False)
+            written = self.file.write(config, in_force=readings.in_force, overdue=False)
         except OSError as error:
             waits: Stage | None = self._late(f"the device plugin's config cannot be written: {error}")
         else:
-            self._guard.hold_daemons(readings.node, needed=replace(readings, config=config).needs_daemons)
-            if not (written and self._file.in_force(readings.loaded)):
+            self.guard.hold_daemons(readings.node, needed=replace(readings, config=config).needs_daemons)
+            if not (written and self.file.in_force(readings.loaded)):
                 waits = self._late(
                     f"{OURS} still withdraws its devices",
                     f"{OURS} has not withdrawn its devices: {unanswered(readings.loaded)}",
@@ -68,22 +57,22 @@ class OwnPlugin:
             else:
                 waits = _in_use(config, held) if config.devices else None
         self._ages.end_pass()
-        return Silence(waits=waits, held=held)
+        return waits, held
 
     def _next(self, observation: Observation, held: Mapping[str, Blocking]) -> PluginConfig:
-        config = withdraw_all(self._file.config)
-        if observation.readings.in_force and not self._file.config.advertised():
+        config = withdraw_all(self.file.config)
+        if observation.readings.in_force and not self.file.config.advertised():
             kept = {partition.id for found in held.values() for partition, _ in found}
             # Of a GPU that was not observed nothing is known to be free.
             config = without(config, {device.id for device in config.devices if device.gpu in held} - kept)
             shared = {device.gpu for device in config.devices if device.kind is DeviceKind.MPS}
-            self._modes.hold(observation.gpus, shared)
+            self.modes.hold(observation.gpus, shared)
         return config
 
     def _late(self, message: str, overdue: str = "") -> Stage:
         """Failed after the deadline, however often the plugin's answer changes meanwhile."""
-        failed = self._ages.seconds("withdrawn") >= self._deadline_seconds
-        message = f"{overdue or message}, after {self._deadline_seconds:g} s" if failed else message
+        failed = self._ages.seconds("withdrawn") >= self.deadline_seconds
+        message = f"{overdue or message}, after {self.deadline_seconds:g} s" if failed else message
         reason = Reason.DEVICE_PLUGIN_ERROR if failed else Reason.ADVERTISING
         return Stage(schedulable=False, reason=reason, message=message, failed=failed)
 

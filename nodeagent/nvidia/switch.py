@@ -112,15 +112,15 @@ class Switch:
         return ASKED
 
     def _confirm(self, config: NodeConfig, now: Moment, plugin: NodePod) -> Stage:
-        chosen = self._files.chosen(plugin.uid)
-        if chosen.key != config.key:
+        key, chosen_ns = self._files.chosen(plugin.uid)
+        if key != config.key:
             return self._late(
                 "chosen",
                 LOADED_SECONDS,
-                f"config-manager of pod {plugin.title} has chosen {chosen.key or 'no config'}, not {config.key}: read "
+                f"config-manager of pod {plugin.title} has chosen {key or 'no config'}, not {config.key}: read "
                 "its log; the ConfigMap must have a key `default` too, which it reads first",
             )
-        at_ns, served_ns = self._record.since(config.key, chosen.at_ns), self._files.served_ns(config.resource)
+        at_ns, served_ns = self._record.since(config.key, chosen_ns), self._files.served_ns(config.resource)
         stage = (
             (self._daemon(config, now, plugin, at_ns, served_ns) if config.shared else None)
             or self._given_twice(now)
@@ -150,7 +150,7 @@ class Switch:
                 "no pod of NVIDIA's MPS control daemon runs on this node: GPU feature discovery places it by the label "
                 "nvidia.com/mps.capable=true, so check that it runs",
             )
-        if self._files.chosen(daemon.uid).key != config.key:
+        if self._files.chosen(daemon.uid)[0] != config.key:
             # A signal that came too late has made it read this other config.
             self._signals.forget(daemon.uid)
             message = f"config-manager of pod {daemon.title} has not chosen {config.key} yet, which takes some restarts"

@@ -71,21 +71,18 @@ class Ends:
     """The processes were not read: what was left of a pod may be there still."""
 
 
+@dataclass(kw_only=True)
 class EndBook:
     """One per agent. It remembers since when something has been so, and of which pods a process was seen."""
 
-    def __init__(
-        self,
-        processes: ProcessReader,
-        fresh: FreshPods,
-        numbers: Numbers,
-        *,
-        clock: Callable[[], float],
-        slack_seconds: float,
-    ) -> None:
-        self._processes, self._fresh, self._numbers = processes, fresh, numbers
-        self._slack_seconds = slack_seconds
-        self._ages = Ages(clock)
+    processes: ProcessReader
+    fresh: FreshPods
+    numbers: Numbers
+    clock: Callable[[], float]
+    slack_seconds: float
+
+    def __post_init__(self) -> None:
+        self._ages = Ages(self.clock)
         self._started: set[str] = set()
 
     def judge(
@@ -102,7 +99,7 @@ class EndBook:
         found = {each.pod.uid: each for each in gone}
         ends = Ends(unread=not pods.synced)
         if pods.synced and (found or doubted):
-            table = self._processes.scan() if seen else ProcessTable()
+            table = self.processes.scan() if seen else ProcessTable()
             if not seen:
                 over = (uid for uid, each in found.items() if each.finished or self._waited(each))
                 ends = Ends(ended=frozenset(over), strangers=None)
@@ -124,7 +121,7 @@ class EndBook:
     ) -> Ends:
         by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
-        left = {uid: table.named(by_pod[uid][0]) for uid in found if uid in by_pod}
+        left = {uid: by_pod[uid][0].named for uid in found if uid in by_pod}
         over = {uid for uid in found.keys() - left.keys() if found[uid].finished}
         for uid in sorted(found.keys() - left.keys() - over):
             if self._empty(found[uid], complete=complete):
@@ -137,7 +134,7 @@ class EndBook:
         left = {uid: title for uid, title in left.items() if not found[uid].finished or self._outlived(uid)}
         holders = {pod.uid for pod in pods.pods if not pod.ended or not pod.resources} | found.keys()
         strange = [process for process in table.processes if process.pods and not process.pods & holders]
-        fresh = self._fresh() if strange or over - here else ()
+        fresh = self.fresh() if strange or over - here else ()
         # Nor is it known of such a pod which devices it has.
         unseen = (
             f"{what} is left of pod {found[uid].pod.title}" for uid, what in sorted(left.items()) if found[uid].lacks
@@ -158,21 +155,21 @@ class EndBook:
         return self._ages.seconds("finished", uid) >= SANDBOX_SECONDS
 
     def _waited(self, gone: Gone) -> bool:
-        return self._ages.seconds("gone", gone.pod.uid) >= gone.pod.grace_seconds + self._slack_seconds
+        return self._ages.seconds("gone", gone.pod.uid) >= gone.pod.grace_seconds + self.slack_seconds
 
     def _empty(self, gone: Gone, *, complete: bool) -> bool:
         """For long enough: its process may be about to come, if none was there yet."""
         if gone.pod.outside or not complete:
             return self._waited(gone)
         started = gone.pod.started or gone.pod.uid in self._started
-        patience_seconds = EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self._slack_seconds
+        patience_seconds = EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self.slack_seconds
         return self._ages.seconds("empty", gone.pod.uid) >= patience_seconds
 
     def _holder(self, gone: Gone, handed_out: Mapping[str, Allocation]) -> str | None:
         """A process of no pod that has its device open; empty for none, None where that is not known."""
         ids = sorted(gone.ids & handed_out.keys())
-        numbers = self._numbers(ids) if ids else ()
-        holders = self._processes.holders(numbers) if numbers else ()
+        numbers = self.numbers(ids) if ids else ()
+        holders = self.processes.holders(numbers) if numbers else ()
         if numbers is None or isinstance(holders, NoAnswer):
             return None
         # What the node itself runs, such as nvidia-persistenced, is older; what another pod runs is not this one's.
@@ -186,10 +183,8 @@ class EndBook:
 
 
 def _older(process: Process, entry: Allocation) -> bool:
-    """By seconds since boot; by the time of day, which may have been set, only where the ledger has no other."""
-    if entry.up_seconds:
-        return process.up_seconds < entry.up_seconds
-    return 0 < process.began_at < entry.at
+    """By seconds since boot, for the time of day may have been set; what is not known is not older."""
+    return 0 < process.up_seconds < entry.up_seconds
 
 
 def _lists(listed: Listed | NoAnswer, pod: NodePod, pods: ObservedPods) -> bool:

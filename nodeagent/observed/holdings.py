@@ -1,10 +1,10 @@
 """Remembers on disk which pod held which device: a witness where the kubelet's present List cannot be one.
 
-Takes the readings of each pass, returns `Votes`. It remembers the ids that pods were observed with, because a List that
-lost a pod shows nothing of its containers. It doubts an id that a pod's entry in the List has lost, because that entry
-has no UID and may be that of a new pod of the same name, and an answered Allocate until its pod was observed or its
-time ran out. It believes the checkpoint's entries of pods that were not observed to end. Must be on disk before
-anything is destroyed on its evidence.
+Takes the readings of each pass, returns a `Usage` without the present List. It remembers the ids that pods were
+observed with, because a List that lost a pod shows nothing of its containers. It doubts an id that a pod's entry in the
+List has lost, because that entry has no UID and may be that of a new pod of the same name, and an answered Allocate
+until its pod was observed or its time ran out. It believes the checkpoint's entries of pods that were not observed to
+end. Must be on disk before anything is destroyed on its evidence.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ from nodeagent.observed.lost_records import LostRecords
 from nodeagent.observed.memory import Holding, Memory, read_memory, write_memory
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
 from nodeagent.observed.shared_ids import FORGOTTEN_SECONDS, SharedIds, lacks
-from nodeagent.observed.usage import Votes, lists_all_of
+from nodeagent.observed.usage import Usage, lists_all_of
 
 
 class Holdings:
@@ -28,21 +28,20 @@ class Holdings:
 
     def __init__(self, path: Path, *, clock: Callable[[], float], slack_seconds: float, boot_id: str = "") -> None:
         self._path, self._boot_id = path, boot_id
-        self._slack_seconds = slack_seconds
+        self._slack_seconds, self._patience_seconds = slack_seconds, DEFAULT_GRACE_SECONDS + slack_seconds
         self._ages = Ages(clock)
         aside = path.with_name(f"{path.name}.unreadable")
         self._saved = saved = read_memory(path, aside)
         if "" not in (saved.boot_id, boot_id) and saved.boot_id != boot_id:
             # No container outlives its boot: what one has in this boot the kubelet shows, or its processes. Until
             # these have answered, what is observed now is saved as of no known boot.
-            self._saved = replace(saved, pods=(), dropped=(), forgotten=(), boot_id="")
+            self._saved = replace(saved, pods=(), forgotten=(), boot_id="")
         self._pods = {holding.uid: holding for holding in self._saved.pods}
-        self._dropped = {holding.uid: holding for holding in self._saved.dropped}
         self._answered, self._ended = self._saved.answered, self._saved.ended
         self._forgotten = self._saved.forgotten
         mark = self._saved.ledger if self._saved.boot_id == boot_id else None
-        self.records = LostRecords(aside, mark, clock=clock, patience_seconds=self._patience_seconds)
-        self._shared = SharedIds(clock)
+        self.records = LostRecords(aside, mark, self._ages, patience_seconds=self._patience_seconds)
+        self._shared = SharedIds(self._ages)
         self.problem = ""
         """Why the memory is not on disk; while it is not, nothing may be destroyed on its evidence."""
 
@@ -55,7 +54,7 @@ class Holdings:
         ends: Ends,
         *,
         believed: bool = True,
-    ) -> Votes:
+    ) -> Usage:
         """Take in this pass's readings; return which witness claims which id. `pods` have ended as `ends` has it.
 
         `believed`: the records are whole, and the kubelet has had its time.
@@ -74,7 +73,7 @@ class Holdings:
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
         doubtful = self._doubts(allocations, listed, _shown(pods, listed), ends)
-        doubtful.update(self._dropped_doubts(pods, ends))
+        doubtful.update(self._earlier_doubts(pods, ends))
         strays: set[str] = set()
         if ends.stray:
             # It may be the process of the pod that has them. Of a new pod List and watch tell within a moment.
@@ -85,19 +84,15 @@ class Holdings:
                 held.setdefault(device_id, title)
             else:
                 doubtful.setdefault(device_id, why)
-        lines = {(uid, i) for uid, holding in self._pods.items() for i in holding.ids}
-        twice = self._shared.twice(pods, lines.union((entry.pod_uid, i) for entry in entries for i in entry.ids))
+        twice = self._shared.twice(pods, known)
         # Where processes are not seen, nothing but time tells of a pod that came and went before this agent.
         watched = self._ages.seconds("watched") >= self._patience_seconds
-        self._ages.end_pass()
-        self.records.end_pass()
         self._save()
         left = strays.union(i for uid in ends.left for i in known.get(uid, ()))
         sure = believed and pods.synced and (watched if ends.strangers is None else not ends.strangers)
-        lacking = [pod for pod in _unended(pods) if lacks(pod, known, handed)]
-        unsure = {*doubtful, *left}
-        self._shared.end_pass(allocations, pods, known, lacking, sure=sure, unsure=unsure, ended=self._ended)
-        return Votes(
+        self._shared.end_pass(allocations, pods, known, sure=sure, unsure={*doubtful, *left}, ended=self._ended)
+        self._ages.end_pass()
+        return Usage(
             held=held,
             known=known,
             doubtful=doubtful,
@@ -113,8 +108,7 @@ class Holdings:
         """The pods that may hold ids although the API does not show them, or shows them as finished."""
         entries, handed = tuple(checkpoint), frozenset(entry.resource for entry in allocations)
         found = {entry.pod_uid: NodePod(uid=entry.pod_uid, namespace="", name="") for entry in entries}
-        remembered = {**self._dropped, **self._pods}
-        found.update({uid: holding.gone() for uid, holding in remembered.items()})
+        found.update({uid: holding.gone() for uid, holding in self._pods.items()})
         found.update({pod.uid: pod for pod in pods.vanished})
         for uid in {pod.uid for pod in pods.pods if not (pod.ending or pod.ended)} | set(self._ended):
             found.pop(uid, None)
@@ -140,16 +134,14 @@ class Holdings:
         unanswered = any(
             self._answered.get(e.id) != e.at or (e.again and e.id not in self._shared.alone) for e in entries
         )
-        return unanswered or bool(self._dropped) or bool(self.records.losses(ledger, mark))
+        earlier = any(holding.earlier for holding in self._pods.values())
+        return unanswered or earlier or bool(self.records.losses(ledger, mark))
 
     def _save(self) -> None:
-        pods = tuple(holding for _, holding in sorted(self._pods.items()))
-        dropped = tuple(holding for _, holding in sorted(self._dropped.items()))
         memory = Memory(
-            pods=pods,
+            pods=tuple(holding for _, holding in sorted(self._pods.items())),
             answered=self._answered,
             ended=self._ended,
-            dropped=dropped,
             forgotten=self._forgotten,
             boot_id=self._saved.boot_id if self.records.mark is None else self._boot_id,
             ledger=self.records.mark or self._saved.ledger,
@@ -196,33 +188,29 @@ class Holdings:
                 self._hold(pod, known.get(pod.uid, ()))
 
     def _hold(self, pod: NodePod, ids: Iterable[str]) -> None:
-        self._pods[pod.uid] = Holding.of(pod, ids, self._pods.get(pod.uid))
+        known = self._pods.get(pod.uid)
+        self._pods[pod.uid] = Holding.of(pod, ids, known, known.earlier if known is not None else ())
 
     def _note(self, pod: NodePod, listed: Listed) -> None:
-        containers = listed.pods[pod.key]
-        ids = {device_id for held in containers.values() for found in held.values() for device_id in found}
+        ids = set(listed.ids([pod.key]))
         known = self._pods.get(pod.uid)
-        ids.update(i for i in (known.ids if known is not None else ()) if lasts(i))
-        if known is not None and not lists_all_of(pod, containers):
-            # A kubelet that lost its memory lists a running pod without its devices, permanently.
-            ids.update(known.ids)
-        elif known is not None and (gone := set(known.ids) - ids):
-            # No pod changes its devices: this is another pod, and the watch has not brought it, or it is ahead of List.
-            earlier = self._dropped.get(pod.uid)
-            gone.update(earlier.ids if earlier is not None else ())
-            self._dropped[pod.uid] = replace(known, ids=tuple(sorted(gone)))
+        before = known.ids if known is not None else ()
+        # A kubelet that lost its memory lists a running pod without its devices, permanently.
+        complete = lists_all_of(pod, listed.pods[pod.key])
+        ids.update(i for i in before if lasts(i) or not complete)
         if ids:
-            self._hold(pod, ids)
+            # No pod changes its devices: this is another pod, and the watch has not brought it, or it is ahead of List.
+            earlier = {*before, *(known.earlier if known is not None else ())} - ids
+            self._pods[pod.uid] = Holding.of(pod, ids, known, earlier)
 
     def _restore(self, pods: ObservedPods) -> None:
         """A pod that is gone had what it was seen with first; what the List showed since may be its successor's."""
         living = {pod.uid: pod.title for pod in pods.pods}
-        for uid in sorted(self._dropped.keys() - living.keys()):
-            earlier = self._dropped.pop(uid)
-            latest = self._pods.get(uid, earlier)
-            theirs = {i for u, holding in self._pods.items() if living.get(u) == earlier.title for i in holding.ids}
-            ids = set(earlier.ids).union(set(latest.ids) - theirs)
-            self._pods[uid] = replace(latest, ids=tuple(sorted(ids)))
+        for uid, holding in sorted(self._pods.items()):
+            if holding.earlier and uid not in living:
+                theirs = {i for u, other in self._pods.items() if living.get(u) == holding.title for i in other.ids}
+                ids = {*holding.earlier, *set(holding.ids).difference(theirs)}
+                self._pods[uid] = replace(holding, ids=tuple(sorted(ids)), earlier=())
 
     def _forget(self, pods: ObservedPods, ends: Ends) -> None:
         for uid in sorted(self._pods.keys() & ends.ended - {pod.uid for pod in pods.pods}):
@@ -244,26 +232,18 @@ class Holdings:
                 found |= {i for i in lost if self._ages.seconds("lost by", pod.uid, i) >= FORGOTTEN_SECONDS}
         return tuple(sorted(found - shown))
 
-    def _dropped_doubts(self, pods: ObservedPods, ends: Ends) -> dict[str, str]:
+    def _earlier_doubts(self, pods: ObservedPods, ends: Ends) -> dict[str, str]:
         """The earlier pod's containers may run on. Its UID may be the later one's, where the watch was ahead."""
         living = {pod.uid for pod in pods.pods}
         doubtful: dict[str, str] = {}
-        still: dict[str, Holding] = {}
-        for uid, holding in sorted(self._dropped.items()):
-            shown = self._pods[uid].ids if uid in self._pods else ()
+        for uid, holding in sorted(self._pods.items()):
             grace_seconds = holding.grace_seconds if ends.strangers is None else DEFAULT_GRACE_SECONDS
             witnessed = ends.strangers or uid not in living
             patience_seconds = float("inf") if witnessed else grace_seconds + self._slack_seconds
-            ids = tuple(
-                device_id
-                for device_id in holding.ids
-                if device_id not in shown and self._ages.seconds("dropped", uid, device_id) < patience_seconds
-            )
-            if ids and uid not in ends.ended:
-                still[uid] = replace(holding, ids=ids)
-                why = f"pod {holding.title} held it, and the kubelet lists a pod of this name with another device now"
-                doubtful.update(dict.fromkeys(ids, why))
-        self._dropped = still
+            still = tuple(i for i in holding.earlier if self._ages.seconds("earlier", uid, i) < patience_seconds)
+            self._pods[uid] = replace(holding, earlier=still)
+            why = f"pod {holding.title} held it, and the kubelet lists a pod of this name with another device now"
+            doubtful.update(dict.fromkeys(still, why))
         return doubtful
 
     def _doubts(
@@ -301,17 +281,12 @@ class Holdings:
             why = f"the kubelet's checkpoint has it with a pod that is gone (UID {entry.pod_uid})"
             yield from ((device_id, title, why) for device_id in entry.ids)
 
-    @property
-    def _patience_seconds(self) -> float:
-        return DEFAULT_GRACE_SECONDS + self._slack_seconds
-
 
 def _shown(pods: ObservedPods, listed: Listed | NoAnswer) -> frozenset[str] | None:
     # Not what the memory has: an id may have been handed out again since then, to a pod that is not observed yet.
     if not pods.synced or isinstance(listed, NoAnswer):
         return None
-    there = (listed.pods.get(pod.key, {}) for pod in pods.pods if not pod.ended)
-    return frozenset(i for containers in there for held in containers.values() for ids in held.values() for i in ids)
+    return listed.ids(pod.key for pod in pods.pods if not pod.ended)
 
 
 def _unended(pods: ObservedPods) -> list[NodePod]:

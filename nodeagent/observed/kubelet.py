@@ -10,8 +10,8 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -21,9 +21,9 @@ import grpc
 
 from kube.change_log import ChangeLog
 from kube.kubelet_api import podresources_pb2 as messages
-from kube.kubelet_api.allocatable import ids_by_resource
-from kube.kubelet_api.paths import KubeletPaths, unix_target
-from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
+from kube.kubelet_api.allocatable import ids_by_resource, pod_resources
+from kube.kubelet_api.paths import KubeletPaths
+from nodeagent.handover.files import Identity, identity
 from nodeagent.handover.rival_sockets import driver_sockets, rival_sockets
 from nodeagent.hardware.gpu_ids import DRA_DRIVER, KNOWN, GpuResources
 from nodeagent.observed.claim_records import claimed_devices, of_driver, of_kubelet
@@ -60,10 +60,10 @@ class Listed:
             }
         )
 
-    def ids(self) -> frozenset[str]:
-        """Of all pods."""
-        containers = (held for pod in self.pods.values() for held in pod.values())
-        return frozenset(device_id for held in containers for ids in held.values() for device_id in ids)
+    def ids(self, keys: Iterable[tuple[str, str]] | None = None) -> frozenset[str]:
+        """Of these pods; of all of them where none are named."""
+        pods = (self.pods.get(key, {}) for key in (self.pods if keys is None else keys))
+        return frozenset(i for containers in pods for held in containers.values() for ids in held.values() for i in ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,49 +81,43 @@ class CheckpointEntry:
     ids: tuple[str, ...]
 
 
+@dataclass
 class Kubelet:
     """The kubelet of this node, read on its own machine. `clock` is monotonic, and 0 at boot."""
 
-    def __init__(
-        self,
-        root: Path,
-        *,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        resources: GpuResources = KNOWN,
-        host: Path = Path("/proc/1/root"),
-    ) -> None:
-        self._paths = KubeletPaths(root)
-        self._host = host
-        self._resources = resources
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._identity: tuple[int, int] | None = None
+    root: Path
+    _: KW_ONLY
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+    resources: GpuResources = KNOWN
+    host: Path = Path("/proc/1/root")
+
+    def __post_init__(self) -> None:
+        self._paths, self._change_log = KubeletPaths(self.root), ChangeLog(log)
+        self._identity: Identity | None = None
         self._started_at: float | None = None
-        self._channel: grpc.Channel | None = None
-        self._change_log = ChangeLog(log)
 
     def listed(self) -> Listed | NoAnswer:
         try:
-            answer = self._lister().List(messages.ListPodResourcesRequest(), timeout=ANSWER_SECONDS)
+            with pod_resources(self._paths.pod_resources_socket) as kubelet:
+                answer = kubelet.List(messages.ListPodResourcesRequest(), timeout=ANSWER_SECONDS)
         except grpc.RpcError as error:
-            return self._no_answer("List", error)
+            return _no_answer("List", error)
         return Listed(pods={(pod.namespace, pod.name): _containers(pod) for pod in answer.pod_resources})
 
     def allocatable(self) -> Allocatable | NoAnswer:
         try:
-            answer = self._lister().GetAllocatableResources(
-                messages.AllocatableResourcesRequest(), timeout=ANSWER_SECONDS
-            )
+            with pod_resources(self._paths.pod_resources_socket) as kubelet:
+                answer = kubelet.GetAllocatableResources(messages.AllocatableResourcesRequest(), timeout=ANSWER_SECONDS)
         except grpc.RpcError as error:
-            return self._no_answer("GetAllocatableResources", error)
+            return _no_answer("GetAllocatableResources", error)
         return Allocatable(ids=ids_by_resource(answer.devices))
 
     def checkpoint(self) -> tuple[CheckpointEntry, ...]:
         """Extra votes for "used", claims included: without a readable file there are none, and nothing follows."""
         host, problems, found = self._host_paths(), [], []
         readers: dict[Path, Callable[[Any], list[CheckpointEntry]]] = {
-            self._paths.checkpoint: partial(_checkpointed, resources=self._resources),
+            self._paths.checkpoint: partial(_checkpointed, resources=self.resources),
             host.claims: _claimed(of_kubelet),
             host.driver_checkpoint(DRA_DRIVER): _claimed(of_driver),
         }
@@ -140,7 +134,7 @@ class Kubelet:
     def _host_paths(self) -> KubeletPaths:
         """As the host has them: of the kubelet's directory the agent's pod mounts what it needs for device plugins."""
         try:
-            seen = on_host(self._host, self._paths.root)
+            seen = on_host(self.host, self._paths.root)
         except OSError:
             return self._paths
         return KubeletPaths(seen) if os.path.isdir(seen) else self._paths
@@ -165,43 +159,23 @@ class Kubelet:
 
     def seconds_since_start(self) -> float | None:
         """Since this kubelet began to serve; None while it does not. A new socket means a new kubelet."""
-        try:
-            found = os.stat(self._paths.pod_resources_socket)
-        except OSError:
+        found = identity(self._paths.pod_resources_socket)
+        if found is None:
             self._identity = self._started_at = None
             return None
-        # The inode alone can be that of the socket before; its change time cannot.
-        identity = (found.st_ino, found.st_ctime_ns)
-        if identity != self._identity:
+        if found != self._identity:
             first_look = self._identity is None
-            self._identity = identity
-            age = max(self._wall_clock() - found.st_ctime, 0.0) if first_look else 0.0
+            self._identity = found
+            age = max(self.wall_clock() - found[1] / 1e9, 0.0) if first_look else 0.0
             # A clock that NTP has just put right would age it by hours; no kubelet is older than its machine's boot.
-            now = self._clock()
+            now = self.clock()
             self._started_at = now - min(age, now)
-            self._forget_channel()
-        return self._clock() - (self._started_at or 0.0)
+        return self.clock() - (self._started_at or 0.0)
 
-    def close(self) -> None:
-        self._forget_channel()
 
-    def _lister(self) -> PodResourcesListerStub:
-        if self._channel is None:
-            # Without a limit of its own gRPC waits up to two minutes before it dials a kubelet that came back.
-            options = [("grpc.max_reconnect_backoff_ms", 1000), ("grpc.max_receive_message_length", 64 << 20)]
-            self._channel = grpc.insecure_channel(unix_target(self._paths.pod_resources_socket), options=options)
-        return PodResourcesListerStub(self._channel)
-
-    def _no_answer(self, method: str, error: grpc.RpcError) -> NoAnswer:
-        call: Any = error  # errors of calls are calls too, which the stubs do not know
-        if call.code() is grpc.StatusCode.UNAVAILABLE:
-            self._forget_channel()
-        return NoAnswer(reason=f"pod-resources {method}: {call.code().name}: {call.details()}")
-
-    def _forget_channel(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-        self._channel = None
+def _no_answer(method: str, error: grpc.RpcError) -> NoAnswer:
+    call: Any = error  # errors of calls are calls too, which the stubs do not know
+    return NoAnswer(reason=f"pod-resources {method}: {call.code().name}: {call.details()}")
 
 
 def _checkpointed(content: Mapping[str, Any], resources: GpuResources) -> list[CheckpointEntry]:

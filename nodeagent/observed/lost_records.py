@@ -5,7 +5,6 @@ nothing may be believed free. A pair of records that is not of one time is lost,
 have answered; a loss is never settled by what is not read.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.ages import Ages
@@ -17,17 +16,11 @@ from nodeagent.observed.ends import Ends
 class LostRecords:
     """Of one agent."""
 
-    def __init__(
-        self, aside: Path, mark: LedgerMark | None, *, clock: Callable[[], float], patience_seconds: float
-    ) -> None:
+    def __init__(self, aside: Path, mark: LedgerMark | None, ages: Ages, *, patience_seconds: float) -> None:
         """`aside` is where an unreadable memory is kept; `mark` is the ledger's, as the memory of this boot has it."""
-        self._aside, self.mark, self._patience_seconds = aside, mark, patience_seconds
-        self._ages = Ages(clock)
+        self._aside, self.mark, self._ages, self._patience_seconds = aside, mark, ages, patience_seconds
         self._settled: set[tuple[str, ...]] = set()
         """Losses that the witnesses have answered."""
-
-    def end_pass(self) -> None:
-        self._ages.end_pass()
 
     def lost(self, ledger: Path, mark: LedgerMark, ends: Ends) -> str:
         """Why nothing may be believed free: an earlier ledger or memory was lost, and with it holders not in List.

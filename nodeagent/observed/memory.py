@@ -28,16 +28,19 @@ class Holding:
     title: Annotated[str, Field(alias="pod")]
     grace_seconds: int
     ids: tuple[str, ...]
+    earlier: tuple[str, ...] = ()
+    """Ids that it was observed with before the List showed others under its name."""
     started: bool = False
     outside: bool = False
 
     @classmethod
-    def of(cls, pod: NodePod, ids: Iterable[str], before: "Holding | None") -> "Holding":
+    def of(cls, pod: NodePod, ids: Iterable[str], before: "Holding | None", earlier: Iterable[str] = ()) -> "Holding":
         return cls(
             uid=pod.uid,
             title=pod.title,
             grace_seconds=pod.grace_seconds,
             ids=tuple(sorted(ids)),
+            earlier=tuple(sorted(earlier)),
             started=pod.started or (before is not None and before.started),
             outside=pod.outside,
         )
@@ -64,8 +67,6 @@ class Memory:
     """Ledger entries (id and time) whose pod was observed, or never came."""
     ended: tuple[str, ...] = ()
     """UIDs of ended pods that the checkpoint still mentions."""
-    dropped: tuple[Holding, ...] = ()
-    """Ids that pods were observed with before the List showed others under their names."""
     forgotten: tuple[str, ...] = ()
     """Ids that the List has lost while the pod that it showed with them lives: the kubelet takes them for free."""
     boot_id: str = ""

@@ -6,15 +6,13 @@ their devices. Thread-safe.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from nodeagent.observed.pods import NodePod, ObservedPods
 
-REMEMBERED_ENDS = 4096
 DEPARTED_SECONDS = 10.0
-"""The kubelet lists an ended pod for up to two seconds after its object may be gone."""
+"""The kubelet lists an ended pod for up to two seconds after its object may be gone; a pass comes within ten."""
 
 
 class PodBook:
@@ -25,8 +23,8 @@ class PodBook:
         self._lock = threading.Lock()
         self._pods: dict[tuple[str, str], NodePod] = {}
         self._vanished: dict[str, NodePod] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
-        self._departed: dict[tuple[str, str], float] = {}
+        self._departed: dict[str, tuple[NodePod, float]] = {}
+        """By UID: those that have left the API and ended, and when the later of it was."""
         self._synced = False
 
     def on_event(self, key: tuple[str, str], _old: NodePod | None, new: NodePod | None) -> None:
@@ -35,7 +33,7 @@ class PodBook:
             known = self._pods.pop(key, None)
             if known is not None and (new is None or new.uid != known.uid):
                 if known.ended:
-                    self._departed[key] = self._clock()
+                    self._departed[known.uid] = known, self._clock()
                 else:
                     self._vanished[known.uid] = known
             if new is not None:
@@ -45,10 +43,7 @@ class PodBook:
                     # The first stop keeps the period that it was given, whatever a later deletion sets.
                     new = replace(new, grace_seconds=max(new.grace_seconds, known.grace_seconds))
                 self._pods[key] = new
-                # A patched phase can be undone by the kubelet.
-                self._ended.pop(new.uid, None)
-                if new.ended:
-                    self._remember_end(new.uid)
+                self._departed.pop(new.uid, None)
 
     def set_synced(self) -> None:
         """The first whole list was handed in."""
@@ -59,12 +54,14 @@ class PodBook:
         """As of now."""
         now = self._clock()
         with self._lock:
-            self._departed = {key: at for key, at in self._departed.items() if now < at + DEPARTED_SECONDS}
+            self._departed = {
+                uid: (pod, at) for uid, (pod, at) in self._departed.items() if now < at + DEPARTED_SECONDS
+            }
             return ObservedPods(
                 pods=tuple(pod for _, pod in sorted(self._pods.items())),
                 vanished=tuple(gone for _, gone in sorted(self._vanished.items())),
-                ended=frozenset(self._ended),
-                departed=frozenset(self._departed),
+                ended=frozenset(pod.uid for pod in self._pods.values() if pod.ended).union(self._departed),
+                departed=frozenset(pod.key for pod, _ in self._departed.values()),
                 synced=self._synced,
             )
 
@@ -75,13 +72,7 @@ class PodBook:
         """
         with self._lock:
             late = set(uids)
-            for uid in sorted(late):
-                self._vanished.pop(uid, None)
-                self._remember_end(uid)
+            for uid in sorted(late & self._vanished.keys()):
+                self._departed[uid] = self._vanished.pop(uid), self._clock()
             for pod in [pod for pod in self._pods.values() if pod.uid in late]:
                 self._pods[pod.key] = replace(pod, ended=True)
-
-    def _remember_end(self, uid: str) -> None:
-        self._ended[uid] = None
-        while len(self._ended) > REMEMBERED_ENDS:
-            self._ended.popitem(last=False)

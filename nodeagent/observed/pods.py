@@ -125,7 +125,7 @@ class ObservedPods:
     vanished: tuple[NodePod, ...] = ()
     """Those that left the API before their containers were observed to end."""
     ended: frozenset[str] = frozenset()
-    """UIDs of pods that were observed to end, gone ones included."""
+    """UIDs of pods that were observed to end, those included that left the API a moment ago."""
     departed: frozenset[tuple[str, str]] = frozenset()
     """Namespace and name of pods that ended and left the API a moment ago."""
     synced: bool = False

@@ -47,7 +47,7 @@ class Process:
     began_at: float = 0.0
     """Epoch seconds; 0 where it is not known."""
     up_seconds: float = 0.0
-    """Of the node when it began: unlike the time of day it is not set."""
+    """Of the node when it began: unlike the time of day it is not set; 0 where it is not known."""
 
     @property
     def named(self) -> str:
@@ -62,15 +62,12 @@ class ProcessTable:
 
     processes: tuple[Process, ...] = ()
 
-    def named(self, pid: int) -> str:
-        return next(process.named for process in self.processes if process.pid == pid)
-
-    def pods(self) -> Mapping[str, tuple[int, ...]]:
-        """Process ids by pod UID."""
-        found: dict[str, tuple[int, ...]] = {}
+    def pods(self) -> Mapping[str, list[Process]]:
+        """By pod UID."""
+        found: dict[str, list[Process]] = {}
         for process in self.processes:
             for uid in process.pods:
-                found[uid] = (*found.get(uid, ()), process.pid)
+                found.setdefault(uid, []).append(process)
         return found
 
 

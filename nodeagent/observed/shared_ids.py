@@ -4,7 +4,7 @@ Takes the records of each pass and the Allocates, remembers for how long two pod
 Allocates the holder was certain. Must name no pod where another may have the id: its container would start.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from nodeagent.ages import Ages
 from nodeagent.handover.config import Allocation
@@ -21,8 +21,8 @@ FORGOTTEN_SECONDS = 2.0
 class SharedIds:
     """Of one agent. Call `end_pass` last."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._ages = Ages(clock)
+    def __init__(self, ages: Ages) -> None:
+        self._ages = ages
         self._alone: dict[str, tuple[str, float]] = {}
 
     @property
@@ -32,61 +32,45 @@ class SharedIds:
 
     def end_pass(
         self,
-        allocations: Iterable[Allocation],
+        allocations: Collection[Allocation],
         pods: ObservedPods,
         known: Mapping[str, frozenset[str]],
-        lacking: Iterable[NodePod],
         *,
         sure: bool,
         unsure: Collection[str],
         ended: Collection[str],
     ) -> None:
-        """`lacking`: pods that may hold what is not known. `sure`: the records are whole, and no process of an unknown
-        pod is left. `unsure`: ids that are in doubt."""
+        """Name the pod that any record has with an id, if that is the only one and lives.
+
+        `sure`: the records are whole, and no process of an unknown pod is left. `unsure`: ids that are in doubt.
+        """
         again = {entry.id: entry for entry in allocations if entry.again}
         self._alone = {i: (uid, at) for i, (uid, at) in self._alone.items() if i in again and again[i].at == at}
-        sole = self._sole(again.values(), pods, known, lacking, ended)
-        self._ages.end_pass()
-        if sure:
-            new = sole.keys() - self._alone.keys() - set(unsure)
-            self._alone.update({i: (sole[i], again[i].at) for i in new})
+        handed = frozenset(entry.resource for entry in allocations)
+        living = {pod.uid: pod for pod in pods.pods if not pod.ended}
+        lacking = [pod for pod in (*pods.vanished, *living.values()) if lacks(pod, known, handed)]
+        unknown = [(pod, self._ages.seconds("unknown", pod.uid)) for pod in lacking]
+        for i, entry in again.items():
+            # A pod that came after the Allocate is no earlier holder, or each new one would keep others from starting.
+            since_seconds = self._ages.seconds("again", i, repr(entry.at)) - FORGOTTEN_SECONDS
+            other = any(seconds >= since_seconds and entry.resource in pod.resources for pod, seconds in unknown)
+            uids = {uid for uid, found in known.items() if i in found}.difference(ended)
+            new = sure and i not in self._alone and i not in unsure
+            if new and len(uids) == 1 and uids <= living.keys() and not other:
+                self._alone[i] = (uids.pop(), entry.at)
 
-    def twice(self, pods: ObservedPods, records: Iterable[tuple[str, str]]) -> Twice:
-        """By memory and checkpoint: a List names no UIDs, and shows a forgotten holder without its devices.
-
-        `records` are UIDs and ids.
-        """
-        lines = {*records, *((pod.uid, i) for pod in pods.pods for i in pod.reported)}
+    def twice(self, pods: ObservedPods, known: Mapping[str, frozenset[str]]) -> Twice:
+        """By memory and checkpoint: a List names no UIDs, and shows a forgotten holder without its devices."""
         holders: dict[str, list[NodePod]] = {}
         for pod in sorted((pod for pod in pods.pods if not pod.ended), key=lambda pod: pod.uid):
-            for i in sorted(i for uid, i in lines if uid == pod.uid and not lasts(i)):
-                holders.setdefault(i, []).append(pod)
+            for i in known.get(pod.uid, ()):
+                if not lasts(i):
+                    holders.setdefault(i, []).append(pod)
         several = {i: tuple(found) for i, found in sorted(holders.items()) if len(found) > 1}
         return {
             i: (found, self._ages.seconds("twice", i, *(pod.uid for pod in found)) >= TWICE_SECONDS)
             for i, found in several.items()
         }
-
-    def _sole(
-        self,
-        again: Iterable[Allocation],
-        pods: ObservedPods,
-        known: Mapping[str, frozenset[str]],
-        lacking: Iterable[NodePod],
-        ended: Iterable[str],
-    ) -> dict[str, str]:
-        """UID of the only pod that any record has with it, by id, if that one lives. Call it in each pass."""
-        unknown = [(pod, self._ages.seconds("unknown", pod.uid)) for pod in lacking]
-        living = {pod.uid for pod in pods.pods if not pod.ended}
-        sole = {}
-        for entry in again:
-            # A pod that came after the Allocate is no earlier holder, or each new one would keep others from starting.
-            since_seconds = self._ages.seconds("again", entry.id, repr(entry.at)) - FORGOTTEN_SECONDS
-            other = any(seconds >= since_seconds and entry.resource in pod.resources for pod, seconds in unknown)
-            uids = {uid for uid, found in known.items() if entry.id in found}.difference(ended)
-            if len(uids) == 1 and uids <= living and not other:
-                sole[entry.id] = uids.pop()
-        return sole
 
 
 def lacks(pod: NodePod, known: Mapping[str, frozenset[str]], handed: frozenset[str]) -> bool:

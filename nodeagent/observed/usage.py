@@ -7,7 +7,7 @@ destruction. Pure: must never read anything itself.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
@@ -50,31 +50,13 @@ Twice: TypeAlias = Mapping[str, tuple[tuple[NodePod, ...], bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Votes:
-    """Ids that another witness than the present List claims."""
-
-    held: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """By a pod (namespace/name) that lives, or vanished and may still run."""
-    known: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
-    """All ids that a pod was observed with, by its UID: another pod may have its name by now."""
-    doubtful: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """Why its use is not known."""
-    forgotten: Collection[str] = ()
-    """Held by pods that the kubelet listed with them once, and lists without them since."""
-    twice: Twice = field(default_factory=lambda: MappingProxyType({}))
-    left: Collection[str] = ()
-    """Held by pods that are gone, and of which a process is left."""
-    alone: Mapping[str, tuple[str, float]] = field(default_factory=lambda: MappingProxyType({}))
-    """UID of the only pod that may have it, with the time of the Allocate, by id that was handed out again before it
-    was seen free."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """The answers of one pass."""
 
     held: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    """Pod by device id."""
+    """Pod (namespace/name) that lives, or vanished and may still run, by device id."""
+    known: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    """All ids that a pod was observed with, by its UID: another pod may have its name by now."""
     doubtful: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Why, by device id."""
     short: Mapping[str, str] = field(default_factory=lambda: NOTHING)
@@ -82,12 +64,13 @@ class Usage:
     blind: str = ""
     """Why nothing is known of any id."""
     forgotten: Collection[str] = ()
-    """Held ids that the kubelet takes for free."""
+    """Held by pods that the kubelet listed with them once, and lists without them since: it takes them for free."""
     twice: Twice = field(default_factory=lambda: MappingProxyType({}))
     left: Collection[str] = ()
     """Ids that no pod may start with, since a process of an earlier one is left."""
     alone: Mapping[str, tuple[str, float]] = field(default_factory=lambda: MappingProxyType({}))
-    """As in `Votes`."""
+    """UID of the only pod that may have it, with the time of the Allocate, by id that was handed out again before it
+    was seen free."""
     strange: Mapping[str, str] = field(init=False)
     """Why any partition may be in use, by an id of a GPU resource that names none."""
 
@@ -134,25 +117,18 @@ def with_processes(
     return Verdict(use=Use.USED, why=f"process {found[0]} runs on it") if found else verdict
 
 
-def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Votes, *, too_early: str = "") -> Usage:
-    """`too_early` is the reason why a List is not to be believed yet, however complete it looks."""
+def judge(pods: ObservedPods, listed: Listed | NoAnswer, votes: Usage, *, too_early: str = "") -> Usage:
+    """What the other witnesses than the present List say (`votes`), and that.
+
+    `too_early` is the reason why a List is not to be believed yet, however complete it looks.
+    """
     held = dict(votes.held)
     if isinstance(listed, Listed):
-        for (namespace, name), containers in sorted(listed.pods.items()):
-            for device_id in _ids(containers.values()):
-                held[device_id] = f"{namespace}/{name}"
+        for namespace, name in sorted(listed.pods):
+            held.update(dict.fromkeys(listed.ids([(namespace, name)]), f"{namespace}/{name}"))
     blind = too_early or _blind(pods, listed)
     short = shortfalls(pods, listed, votes) if isinstance(listed, Listed) else {}
-    return Usage(
-        held=held,
-        doubtful=votes.doubtful,
-        short=short,
-        blind=blind,
-        forgotten=votes.forgotten,
-        twice=votes.twice,
-        left=votes.left,
-        alone=votes.alone,
-    )
+    return replace(votes, held=held, short=short, blind=blind)
 
 
 def _strange(ids: Mapping[str, str]) -> dict[str, str]:
@@ -162,7 +138,7 @@ def _strange(ids: Mapping[str, str]) -> dict[str, str]:
     return {i: f"{holder} {i}, {what}" for i, holder in holders.items() if not names_a_device(i)}
 
 
-def shortfalls(pods: ObservedPods, listed: Listed, votes: Votes) -> dict[str, str]:
+def shortfalls(pods: ObservedPods, listed: Listed, votes: Usage) -> dict[str, str]:
     """Per resource: the first pod of which not every device is known, and what is missing."""
     found: dict[str, str] = {}
     for pod in pods.pods:
@@ -208,7 +184,3 @@ def _blind(pods: ObservedPods, listed: Listed | NoAnswer) -> str:
                 "static pod, check that no admission policy refuses its mirror pod"
             )
     return ""
-
-
-def _ids(containers: Iterable[Held]) -> list[str]:
-    return sorted(device_id for held in containers for ids in held.values() for device_id in ids)

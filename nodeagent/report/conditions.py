@@ -40,7 +40,9 @@ def conditions(
         Condition.GPUS_HEALTHY: _health(result),
         Condition.MEMORY_ONLY: _memory_only(result),
         Condition.HOST_ACCESS: _host_access(result),
-        Condition.OPERATOR_LABELS: _operator_labels(result),
+        Condition.OPERATOR_LABELS: operator_labels(
+            result.observation.readings.node, disabled=result.observation.disabled
+        ),
         Condition.DRIVER_RELEASED: driver_released(result.work),
         Condition.HANDED_BACK: (result.release.done, result.release.reason, result.release.message),
     }
@@ -158,13 +160,9 @@ def _drifted(result: PassResult) -> ConditionValue:
 def _ownership(result: PassResult) -> ConditionValue:
     if result.observation.rival:
         return True, Reason.FOREIGN_OWNER, result.observation.rival
-    foreign = result.work.advertised.confirmation.foreign
-    if foreign:
-        return (
-            True,
-            Reason.FOREIGN_OWNER,
-            f"another device plugin advertises {', '.join(foreign[:4])}: stop it on this node",
-        )
+    if foreign := result.work.advertised.confirmation.foreign:
+        message = f"another device plugin advertises {', '.join(foreign[:4])}: stop it on this node"
+        return True, Reason.FOREIGN_OWNER, message
     if pod := result.observation.pods.mig_manager:
         return True, Reason.FOREIGN_OWNER, mig_manager_remedy(pod)
     return False, Reason.NO_CONFLICT, "Nothing else partitions or advertises the GPUs of this node."
@@ -201,7 +199,9 @@ def _host_access(result: PassResult) -> ConditionValue:
     """What the agent's pod must see of its node; without it the agent would have to guess."""
     if result.observation.driver_problem is not None:
         return _driver(result)
-    hidden = "; ".join(filter(None, (result.observation.hidden_processes, result.work.advertised.delivery.unseen)))
+    hidden = "; ".join(
+        filter(None, (result.observation.witnessed.hidden_processes, result.work.advertised.delivery.unseen))
+    )
     if hidden:
         return False, Reason.HOST_NOT_VISIBLE, hidden
     return True, Reason.CONFIRMED, "The agent sees the driver, its files and the processes of this node."
@@ -211,10 +211,6 @@ def _driver(result: PassResult) -> ConditionValue:
     """What cannot be known without the driver."""
     reason = result.observation.closed_reason if result.observation.driver_closed else Reason.DRIVER_ERROR
     return False, reason, str(result.observation.driver_problem)
-
-
-def _operator_labels(result: PassResult) -> ConditionValue:
-    return operator_labels(result.observation.readings.node, disabled=result.observation.disabled)
 
 
 def _sentences(outcomes: Iterable[GpuOutcome]) -> str:

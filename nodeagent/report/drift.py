@@ -1,36 +1,16 @@
 """Finds in a pass the changes that undo what was changed outside gpuplan on a GPU whose item was confirmed before.
 
-Takes what the actuator did and which item of each GPU was confirmed last, returns one `Repair` per GPU: what it
+Takes what the actuator did and which item of each GPU was confirmed last, returns which of it is repair: what it
 destroyed there appeared outside gpuplan, and what it created had vanished. A change that this agent began itself, for
 another item, a reboot, which takes MIG instances along, and what became of a GPU that could not be read are no drift.
 Must never decide what is repaired.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from crds.v1alpha1.names import GpuState
 from nodeagent.desired.plan import ObservedPlan
-from nodeagent.report.outcome import GpuOutcome, PassResult
+from nodeagent.report.outcome import PassResult
+from nodeagent.steps.actuator import Actuated
 from partitioning.layouts import Instance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
-    """One GPU that is as planned again, or on the way there."""
-
-    index: int
-    destroyed: tuple[Instance, ...]
-    created: tuple[Instance, ...]
-
-    @property
-    def message(self) -> str:
-        parts = []
-        if self.destroyed:
-            parts.append(f"{_named(self.destroyed)} created outside gpuplan, was unused and is destroyed")
-        if self.created:
-            parts.append(f"{_named(self.created)} destroyed outside gpuplan and is created again")
-        return f"GPU {self.index}: {'; '.join(parts)}. Change the plan instead of the hardware."
 
 
 class DriftWatch:
@@ -43,7 +23,8 @@ class DriftWatch:
         confirmed."""
         self._boot_id = self._driver_version = ""
 
-    def repairs(self, result: PassResult) -> list[Repair]:
+    def repairs(self, result: PassResult) -> list[tuple[Actuated, str]]:
+        """What was done on a GPU that is as planned again, or on the way there, and a sentence about it."""
         self._begin(result.observation.plan)
         found = []
         excused = self._restarted(result)
@@ -54,8 +35,10 @@ class DriftWatch:
             # A GPU that cannot be read may be reset by the driver or by a person, as its message requests.
             if excused or outcome.gpu.problem or result.work.confirmed.get(uuid, "") != outcome.item_hash:
                 self._ours.add(uuid)
-            elif uuid not in self._ours and (repair := _repair(outcome, result)):
-                found.append(repair)
+            elif (
+                uuid not in self._ours and (done := result.work.actuated.get(uuid)) and (done.destroyed or done.created)
+            ):
+                found.append((done, _message(outcome.index, done)))
             if outcome.state is GpuState.READY and not excused:
                 self._ours.discard(uuid)
         return found
@@ -66,8 +49,7 @@ class DriftWatch:
         if uid != self._plan_uid:
             self._plan_uid = uid
             self._ours.clear()
-            node = plan.status.get("node") if plan is not None else None
-            facts = node if isinstance(node, Mapping) else {}
+            facts = (plan.status.get("node") if plan is not None else None) or {}
             self._boot_id, self._driver_version = (str(facts.get(key) or "") for key in ("bootID", "driverVersion"))
 
     def _restarted(self, result: PassResult) -> bool:
@@ -79,11 +61,13 @@ class DriftWatch:
         return bool(before and now and before != now) or before_version != version
 
 
-def _repair(outcome: GpuOutcome, result: PassResult) -> Repair | None:
-    done = result.work.actuated.get(outcome.gpu.uuid) if outcome.gpu is not None else None
-    if done is None or not (done.destroyed or done.created):
-        return None
-    return Repair(index=outcome.index, destroyed=done.destroyed, created=done.created)
+def _message(index: int, done: Actuated) -> str:
+    parts = []
+    if done.destroyed:
+        parts.append(f"{_named(done.destroyed)} created outside gpuplan, was unused and is destroyed")
+    if done.created:
+        parts.append(f"{_named(done.created)} destroyed outside gpuplan and is created again")
+    return f"GPU {index}: {'; '.join(parts)}. Change the plan instead of the hardware."
 
 
 def _named(instances: tuple[Instance, ...]) -> str:

@@ -3,8 +3,7 @@
 Takes the node's processes and pods, returns pods and programs. For people only: what is not found here is not free.
 """
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.pods import NodePod
 from nodeagent.observed.processes import Processes
 
-KEPT_SECONDS = 5.0
 NAMED = 4
 ALL_MINORS = range(256)
 """Of the GPUs, and of the nodes for control and mode setting."""
@@ -34,29 +32,22 @@ class DriverClient:
 class DriverClients:
     """Needs the node's PID namespace, which the agent has."""
 
-    def __init__(self, proc: Path, clock: Callable[[], float]) -> None:
-        self._proc, self._processes, self._clock = proc, Processes(proc, clock=clock), clock
-        self._known: dict[int | None, tuple[float, tuple[DriverClient, ...]]] = {}
+    def __init__(self, proc: Path) -> None:
+        self._proc, self._processes = proc, Processes(proc)
 
     def of(self, gpu_minor: int | None, pods: Iterable[NodePod]) -> tuple[DriverClient, ...]:
-        """Of one GPU, or (None) of the whole driver; as of some seconds ago: there are many files to read."""
-        read_at, found = self._known.get(gpu_minor, (float("-inf"), ()))
-        if self._clock() - read_at >= KEPT_SECONDS:
-            found = tuple(sorted(self._read(gpu_minor, {pod.uid: pod.title for pod in pods})))
-            self._known[gpu_minor] = (self._clock(), found)
-        return found
-
-    def _read(self, gpu_minor: int | None, titles: dict[str, str]) -> set[DriverClient]:
+        """Of one GPU, or (None) of the whole driver."""
         major = read_device_numbers(self._proc).major("nvidia")
         if major is None:
-            return set()
+            return ()
         minors = ALL_MINORS if gpu_minor is None else (gpu_minor,)
         holders = self._processes.holders({(major, minor) for minor in minors})
-        others = () if isinstance(holders, NoAnswer) else [each for each in holders if each.pid != os.getpid()]
-        return {
+        titles = {pod.uid: pod.title for pod in pods}
+        found = {
             DriverClient(pod=next((titles[uid] for uid in each.pods if uid in titles), ""), program=each.program)
-            for each in others
+            for each in (() if isinstance(holders, NoAnswer) else holders)
         }
+        return tuple(sorted(found))
 
 
 def sentence(clients: Iterable[DriverClient]) -> str:

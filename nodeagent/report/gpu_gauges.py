@@ -6,15 +6,14 @@ administrator set it: its labels are those of NVIDIA's DCGM exporter, so that bo
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from crds.v1alpha1.names import PartitionState
 from nodeagent.handover.mps_state import MpsState
-from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, fault
+from nodeagent.report.outcome import GpuOutcome, fault
 
 STATE_CODES = {
     PartitionState.FREE: 0,
@@ -27,24 +26,17 @@ STATE_CODES = {
 CODES = ", ".join(f"{code} {state}" for state, code in STATE_CODES.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What the last pass saw."""
-
-    outcomes: tuple[GpuOutcome, ...] = ()
-    mps: MpsState | None = None
-
-
 class GpuGauges(Collector):
-    def __init__(self, seen: Callable[[], Seen], *, clock: Callable[[], float], name_pods: bool) -> None:
-        self._seen, self._clock, self._name_pods = seen, clock, name_pods
+    def __init__(self, *, clock: Callable[[], float], name_pods: bool) -> None:
+        self._clock, self._name_pods = clock, name_pods
+        self.seen: tuple[tuple[GpuOutcome, ...], MpsState | None] = (), None
+        """By the last pass."""
         self._withdrawn: dict[str, float] = {}
 
     def collect(self) -> Iterable[Metric]:
-        seen = self._seen()
-        outcomes = seen.outcomes
+        outcomes, mps = self.seen
         yield from _gpus(outcomes)
-        yield _mps_daemons(seen)
+        yield _mps_daemons(outcomes, mps)
         yield from _partitions(outcomes)
         yield self._oldest_withdrawn(outcomes)
         if self._name_pods:
@@ -61,8 +53,7 @@ class GpuGauges(Collector):
         )
 
 
-def _gpus(outcomes: Iterable[GpuOutcome]) -> Iterable[Metric]:
-    outcomes = tuple(outcomes)
+def _gpus(outcomes: Collection[GpuOutcome]) -> Iterable[Metric]:
     gpus = _family("gpus", "GPUs of the node by the state of their plan.", "state")
     for state, count in sorted(Tally(str(outcome.state) for outcome in outcomes).items()):
         gpus.add_metric([state], count)
@@ -78,10 +69,10 @@ def _gpus(outcomes: Iterable[GpuOutcome]) -> Iterable[Metric]:
     return gpus, states, healthy, info
 
 
-def _mps_daemons(seen: Seen) -> Metric:
+def _mps_daemons(outcomes: Iterable[GpuOutcome], mps: MpsState | None) -> Metric:
     family = _family("mps_daemon_ready", "0 while the MPS daemon of a GPU with slices does not answer.", "gpu")
-    index = {outcome.gpu.uuid: outcome.index for outcome in seen.outcomes if outcome.gpu is not None}
-    for daemon in seen.mps.daemons if seen.mps is not None else ():
+    index = {outcome.gpu.uuid: outcome.index for outcome in outcomes if outcome.gpu is not None}
+    for daemon in mps.daemons if mps is not None else ():
         if daemon.gpu in index:
             family.add_metric([str(index[daemon.gpu])], int(daemon.ready))
     return family
@@ -101,16 +92,12 @@ def _partitions(outcomes: Iterable[GpuOutcome]) -> Iterable[Metric]:
     for outcome in outcomes:
         for entry in outcome.partitions:
             tally[entry.partition.label, str(entry.state)] += 1
-            labels = [str(outcome.index), entry.partition.label, _slot(entry)]
-            states.add_metric(labels, STATE_CODES[entry.state])
+            placed = entry.partition.placed
+            slot = placed.start if placed is not None else entry.partition.number
+            states.add_metric([str(outcome.index), entry.partition.label, str(slot)], STATE_CODES[entry.state])
     for key, count in sorted(tally.items()):
         counts.add_metric(list(key), count)
     return counts, states
-
-
-def _slot(entry: PartitionOutcome) -> str:
-    placed = entry.partition.placed
-    return str(placed.start if placed is not None else entry.partition.number)
 
 
 def _pods(outcomes: Iterable[GpuOutcome]) -> Metric:

@@ -57,38 +57,6 @@ def gpu_outcome(
     )
 
 
-def absent_gpu(index: int, item_hash: str, refused: Refused) -> GpuOutcome:
-    """The plan lists a GPU that the node has not."""
-    return GpuOutcome(
-        index=index,
-        gpu=None,
-        item_hash=item_hash,
-        state=GpuState.FAILED,
-        reason=refused.reason,
-        message=refused.message,
-    )
-
-
-def closed_gpu(
-    item: DesiredItem,
-    change: GpuChange,
-    why: tuple[Reason, str],
-    partitions: tuple[PartitionOutcome, ...],
-    confirmed_hash: str,
-) -> GpuOutcome:
-    """The agent has closed the driver, so that others can work on it: it goes on by itself."""
-    return GpuOutcome(
-        index=change.gpu.index,
-        gpu=change.gpu,
-        item_hash=item.item_hash,
-        state=GpuState.CHANGING if item.item_hash else GpuState.UNMANAGED,
-        reason=why[0],
-        message=why[1],
-        plan_hash=confirmed_hash if item.item_hash else "",
-        partitions=partitions,
-    )
-
-
 Found: TypeAlias = tuple[GpuState, Reason, str]
 
 

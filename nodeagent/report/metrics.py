@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kube.telemetry import export_build
 from nodeagent.handover.mps_state import MpsState
-from nodeagent.report.gpu_gauges import GpuGauges, Seen
+from nodeagent.report.gpu_gauges import GpuGauges
 from nodeagent.report.outcome import GpuOutcome
 from nodeagent.steps.actuator import Actuated
 
@@ -21,18 +21,20 @@ ACTUATE, REGISTER, ALLOCATABLE = CHANGE_PHASES = ("actuate", "register", "alloca
 
 
 class AgentMetrics:
+    """Who counts something does it on the series here."""
+
     def __init__(self, version: str, *, clock: Callable[[], float], name_pods: bool = False) -> None:
         """`name_pods`: also export which pod holds which partition."""
         self.registry = CollectorRegistry()
         export_build(self.registry, "agent", version)
-        self.registry.register(GpuGauges(lambda: self._seen, clock=clock, name_pods=name_pods))
-        self._seen = Seen()
+        self._gpus = GpuGauges(clock=clock, name_pods=name_pods)
+        self.registry.register(self._gpus)
         self._generation = self._gauge("confirmed_generation", "Generation of the plan that was confirmed last.")
-        self._passes = self._seconds("pass_duration_seconds", "Duration of one pass.", PASS_BUCKETS)
-        self._applied = self._seconds(
+        self.passes = self._seconds("pass_duration_seconds", "Duration of one pass.", PASS_BUCKETS)
+        self.applied = self._seconds(
             "apply_duration_seconds", "From a GPU's new item to its being confirmed.", APPLY_BUCKETS
         )
-        self._phases = self._seconds(
+        self.phases = self._seconds(
             "change_phase_duration_seconds",
             "The same by phase: until hardware and config are as planned (actuate), until the kubelet shows the "
             "devices (register), until the Node counts them (allocatable).",
@@ -40,82 +42,55 @@ class AgentMetrics:
             "phase",
         )
         for phase in CHANGE_PHASES:
-            self._phases.labels(phase)
+            self.phases.labels(phase)
         self._steps = self._counter("steps", "MIG instances created and destroyed.", "action")
         self._errors = self._counter("errors", "Errors by what failed: driver call, API write, pass.", "kind")
         self._drifted = self._counter(
             "drift_repaired", "MIG instances changed outside gpuplan on a GPU of the plan, and put right.", "action"
         )
-        self._mps_alarms = self._counter(
+        self.mps_alarms = self._counter(
             "mps_alarms", "MPS daemons that ended, and limits of theirs that a client changed; each was put right."
         )
-        self._refused = self._counter("refused_pods", "Pods that the kubelet refused for lack of a device.")
-        self._twice = self._gauge("devices_held_twice", "Devices that two pods hold of which none has ended.")
-
-    def held_twice(self, count: int) -> None:
-        self._twice.set(count)
-
-    def watch_heartbeat(self, age_seconds: Callable[[], float]) -> None:
-        """The age of the last heartbeat that the API accepted, read at each scrape."""
-        self._gauge("heartbeat_age_seconds", "Since the last heartbeat that the API accepted.").set_function(
-            age_seconds
-        )
-
-    def watch_status(self, failures: Callable[[], float]) -> None:
-        """Status writes that failed since the last one that the API accepted, read at each scrape."""
-        text = (
+        self.refused_pods = self._counter("refused_pods", "Pods that the kubelet refused for lack of a device.")
+        self.held_twice = self._gauge("devices_held_twice", "Devices that two pods hold of which none has ended.")
+        self.heartbeat_age = self._gauge("heartbeat_age_seconds", "Since the last heartbeat that the API accepted.")
+        self.status_failures = self._gauge(
+            "status_write_failures",
             "Status writes that failed since the last one that the API accepted; from 3 on, while heartbeats get "
-            "through, the plan shows CannotReport."
+            "through, the plan shows CannotReport.",
         )
-        self._gauge("status_write_failures", text).set_function(failures)
-
-    def pass_took(self, seconds: float) -> None:
-        """One pass came to its end."""
-        self._passes.observe(seconds)
 
     def found(
         self, outcomes: Iterable[GpuOutcome], confirmed_generation: int | None, mps: MpsState | None = None
     ) -> None:
         """What one pass saw."""
-        self._seen = Seen(outcomes=tuple(outcomes), mps=mps)
+        self._gpus.seen = tuple(outcomes), mps
         if confirmed_generation is not None:
             self._generation.set(confirmed_generation)
 
     def actuated(self, done: Actuated) -> None:
         """What the actuator did on one GPU."""
-        self._steps.labels("create").inc(len(done.created))
-        self._steps.labels("destroy").inc(len(done.destroyed))
+        _count_steps(self._steps, done)
         if done.error is not None and done.fresh:
             self.error(f"driver-{done.error.kind}")
 
-    def drift_repaired(self, created: int, destroyed: int) -> None:
+    def drift_repaired(self, done: Actuated) -> None:
         """What was changed outside gpuplan is undone."""
-        self._drifted.labels("create").inc(created)
-        self._drifted.labels("destroy").inc(destroyed)
-
-    def changed(self, phase: str, seconds: float) -> None:
-        """A GPU came to the end of one phase of its change."""
-        self._phases.labels(phase).observe(seconds)
-
-    def confirmed(self, seconds: float) -> None:
-        """A GPU became as its item desires it."""
-        self._applied.observe(seconds)
+        _count_steps(self._drifted, done)
 
     def error(self, kind: str) -> None:
         self._errors.labels(kind).inc()
 
-    def mps_alarms(self, count: int) -> None:
-        """Of MPS daemons, put right by their supervisor."""
-        self._mps_alarms.inc(count)
-
-    def refused_pod(self) -> None:
-        self._refused.inc()
-
     def _seconds(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"gpuplan_agent_{name}", text, labels, buckets=buckets, registry=self.registry)
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"gpuplan_agent_{name}", text, labels, registry=self.registry)
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"gpuplan_agent_{name}", text, registry=self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"gpuplan_agent_{name}", text, labels, registry=self.registry)
+
+
+def _count_steps(counter: Counter, done: Actuated) -> None:
+    counter.labels("create").inc(len(done.created))
+    counter.labels("destroy").inc(len(done.destroyed))

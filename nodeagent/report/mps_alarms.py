@@ -6,16 +6,9 @@ counts, is not new. Reports nothing itself.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import ObservedGpu
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewAlarms:
-    count: int
-    message: str
 
 
 class MpsAlarms:
@@ -23,8 +16,8 @@ class MpsAlarms:
         self._counted: dict[str, int] | None = None
         """By GPU UUID; None before the first report of a supervisor."""
 
-    def new(self, state: MpsState | None, gpus: Iterable[ObservedGpu]) -> list[NewAlarms]:
-        """One for each GPU with something new."""
+    def new(self, state: MpsState | None, gpus: Iterable[ObservedGpu]) -> list[tuple[int, str]]:
+        """How many, and a sentence, for each GPU with something new."""
         if state is None:
             return []
         before, self._counted = self._counted, {daemon.gpu: daemon.alarms for daemon in state.daemons}
@@ -33,6 +26,5 @@ class MpsAlarms:
         for daemon in state.daemons if before is not None else ():
             count = daemon.alarms - (before or {}).get(daemon.gpu, 0)
             if count > 0 and daemon.gpu in index:
-                message = f"GPU {index[daemon.gpu]}: its MPS control daemon: {daemon.alarm}."
-                found.append(NewAlarms(count=count, message=message))
+                found.append((count, f"GPU {index[daemon.gpu]}: its MPS control daemon: {daemon.alarm}."))
         return found

@@ -45,11 +45,9 @@ class MissingLabels:
     def to_report(self, node: ObservedNode | None, *, disabled: bool) -> str:
         """What is to be reported now; empty where nothing is missing, or that was reported already."""
         message = missing(node, disabled=disabled)
-        if not message:
-            self._reported = ""
-        lasts = bool(message) and self._ages.seconds(message) >= PATIENCE_SECONDS
+        young = bool(message) and self._ages.seconds(message) < PATIENCE_SECONDS
         self._ages.end_pass()
-        if not lasts or message == self._reported:
+        if young or message == self._reported:
             return ""
         self._reported = message
         return message

@@ -7,6 +7,7 @@ replaces Free once it has lasted; Used is never held back. Must never decide wha
 
 from collections.abc import Callable, Mapping
 
+from crds.v1alpha1.names import GpuState
 from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItem
 from nodeagent.desired.target import no_such_gpu
@@ -25,7 +26,7 @@ from nodeagent.report.gpu_notes import (
     unhealthy_note,
     unread_node_note,
 )
-from nodeagent.report.gpu_outcome import absent_gpu, closed_gpu, gpu_outcome, partition_outcome
+from nodeagent.report.gpu_outcome import gpu_outcome, partition_outcome
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult, PassWork
 from nodeagent.report.release import release
 from nodeagent.steps.actuator import Actuated
@@ -84,12 +85,28 @@ class Outcomes:
             if work.observation.driver_problem is not None:
                 return None
             refused = no_such_gpu(item.gpu_item, item.index, len(work.observation.gpus))
-            return absent_gpu(item.index, item.item_hash, refused)
+            return GpuOutcome(
+                index=item.index,
+                gpu=None,
+                item_hash=item.item_hash,
+                state=GpuState.FAILED,
+                reason=refused.reason,
+                message=refused.message,
+            )
         change, uuid = work.changes[item.index], item.gpu.uuid
         partitions = self._partitions(change, work)
         if work.observation.driver_closed:
-            why = (work.observation.closed_reason, str(work.observation.driver_problem))
-            return closed_gpu(item, change, why, partitions, work.confirmed.get(uuid, ""))
+            # So that others can work on it: the GPU goes on by itself.
+            return GpuOutcome(
+                index=item.index,
+                gpu=item.gpu,
+                item_hash=item.item_hash,
+                state=GpuState.CHANGING if item.item_hash else GpuState.UNMANAGED,
+                reason=work.observation.closed_reason,
+                message=str(work.observation.driver_problem),
+                plan_hash=work.confirmed.get(uuid, "") if item.item_hash else "",
+                partitions=partitions,
+            )
         half_made = () if work.desired.paused else half_made_notes(change)
         stage = work.advertised.stage(change)
         return gpu_outcome(
@@ -103,7 +120,7 @@ class Outcomes:
             notes=(
                 unread_node_note(work.observation.readings.node, change),
                 unhealthy_note(partitions),
-                *left_notes(partitions, work.observation.ends.pending),
+                *left_notes(partitions, work.observation.witnessed.ends.pending),
                 "" if change.converged and stage.schedulable else work.advertised.tainted,
                 pending_mode_note(change),
                 *half_made,

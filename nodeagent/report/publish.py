@@ -9,6 +9,7 @@ overwritten.
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from kubernetes.client import ApiClient
@@ -42,65 +43,57 @@ class StatusFailures:
         self.problem = ""
         """Why, after `MOST_FAILURES` while heartbeats got through; the heartbeat carries it to the controller."""
 
-    def counted(self) -> int:
-        return self.count
-
     def annotations(self) -> dict[str, str]:
         """Of the Lease."""
         return {names.ANNOTATION_STATUS_PROBLEM: self.problem} if self.problem else {}
 
 
+@dataclass
 class StatusWriter:
-    def __init__(
-        self,
-        api: ApiClient,
-        node_name: str,
-        latest: LatestVersion[ObservedPlan],
-        budget: RequestBudget,
-        *,
-        beats: Beats,
-        failures: StatusFailures,
-        clock: Callable[[], float],
-        interval_seconds: float,
-    ) -> None:
-        self._api = api
-        self._name = node_name
-        self._latest = latest
-        self._beats, self._failures, self._budget = beats, failures, budget
-        self._handback = Handback(beats, clock=clock)
-        self._clock = clock
-        self._retries: RetryGate[str] = RetryGate(clock=clock, first_seconds=FIRST_SECONDS, cap_seconds=CAP_SECONDS)
-        self._change_log = ChangeLog(log)
-        self._interval_seconds = interval_seconds
+    api: ApiClient
+    node_name: str
+    latest: LatestVersion[ObservedPlan]
+    budget: RequestBudget
+    _: KW_ONLY
+    beats: Beats
+    failures: StatusFailures
+    clock: Callable[[], float]
+    interval_seconds: float
+
+    def __post_init__(self) -> None:
+        self._handback, self._change_log = Handback(self.beats, clock=self.clock), ChangeLog(log)
+        self._retries: RetryGate[str] = RetryGate(
+            clock=self.clock, first_seconds=FIRST_SECONDS, cap_seconds=CAP_SECONDS
+        )
         self._written_at: float | None = None
         self._taken_before = 0
         """Heartbeats that were taken before the last failure."""
 
     def write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> float | None:
         """None when the API holds it; else the seconds after which to call again. Raises ApiError."""
-        handed_back = self._handback.may_write_ready(plan.status, reporting=not self._failures.problem)
+        handed_back = self._handback.may_write_ready(plan.status, reporting=not self.failures.problem)
         live = plan.status
         if not handed_back:
             status, live = without_ready(status), without_ready(live)
-        later = None if handed_back else self._interval_seconds
+        later = None if handed_back else self.interval_seconds
         if same(status, live):
             return later
-        now = self._clock()
-        if not self._retries.may_send(self._name):
-            return self._retries.retry_at(self._name) - now
-        if self._written_at is not None and now < self._written_at + self._interval_seconds:
-            return self._written_at + self._interval_seconds - now
+        now = self.clock()
+        if not self._retries.may_send(self.node_name):
+            return self._retries.retry_at(self.node_name) - now
+        if self._written_at is not None and now < self._written_at + self.interval_seconds:
+            return self._written_at + self.interval_seconds - now
         self._written_at = now
-        return self._interval_seconds if not self._write(plan, status) else later
+        return self.interval_seconds if not self._write(plan, status) else later
 
     def _write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> bool:
         """False: the plan has changed or gone, and the watch brings what is there now."""
-        metadata = {"name": self._name, "uid": plan.uid, "resourceVersion": plan.version}
+        metadata = {"name": self.node_name, "uid": plan.uid, "resourceVersion": plan.version}
         body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
         try:
-            with self._budget.request() as timeouts:
+            with self.budget.request() as timeouts:
                 written = apply.apply_status(
-                    self._api, paths.plan(self._name), body, manager=names.AGENT_MANAGER, timeouts=timeouts
+                    self.api, paths.plan(self.node_name), body, manager=names.AGENT_MANAGER, timeouts=timeouts
                 )
         except (NotFound, Conflict) as error:
             log.debug("status was not written: %s", error)
@@ -109,28 +102,28 @@ class StatusWriter:
         except ApiError as error:
             self._failed(error)
             raise
-        self._latest.accept(parse_plan(written))
-        self._retries.succeeded(self._name)
+        self.latest.accept(parse_plan(written))
+        self._retries.succeeded(self.node_name)
         self._change_log.warn("")
-        self._failures.count = 0
-        if self._failures.problem:
-            self._failures.problem = ""
-            self._beats.beat_now()
+        self.failures.count = 0
+        if self.failures.problem:
+            self.failures.problem = ""
+            self.beats.beat_now()
         return True
 
     def _failed(self, error: ApiError) -> None:
-        self._retries.failed(self._name, error)
+        self._retries.failed(self.node_name, error)
         self._change_log.warn(f"status was not written: {error}")
-        self._failures.count += 1
+        self.failures.count += 1
         # Without heartbeats the API server is away: to report a refusal then would only unsettle Ready at its return.
-        heard, self._taken_before = self._beats.taken > self._taken_before, self._beats.taken
-        if self._failures.count < MOST_FAILURES:
+        heard, self._taken_before = self.beats.taken > self._taken_before, self.beats.taken
+        if self.failures.count < MOST_FAILURES:
             return
-        known = self._failures.problem
+        known = self.failures.problem
         if known or heard:
-            self._failures.problem = str(error)[:MOST_PROBLEM_CHARS]
+            self.failures.problem = str(error)[:MOST_PROBLEM_CHARS]
         if not known:
-            self._beats.beat_now()
+            self.beats.beat_now()
 
 
 def without_ready(status: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from nodeagent.report.mps_alarms import MpsAlarms
 from nodeagent.report.operator_labels import MissingLabels
 from nodeagent.report.outcome import GpuOutcome, PassResult
 from nodeagent.report.publish import same
-from nodeagent.report.status import AgentFacts, plan_status
+from nodeagent.report.status import plan_status
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
@@ -45,25 +45,25 @@ class _Begun:
     over: tuple[str, ...] = ()
 
 
+@dataclass(kw_only=True)
 class Reporter:
-    def __init__(
-        self,
-        *,
-        write: Callable[[ObservedPlan, Mapping[str, Any]], float | None],
-        emit: Callable[[ObjectReference, EventType, EventReason | Reason, str], None],
-        metrics: AgentMetrics,
-        clock: Callable[[], float],
-        now: Callable[[], str],
-        facts: AgentFacts,
-    ) -> None:
-        """`write` is that of `publish.StatusWriter`, `emit` that of `kube.events.EventRecorder`."""
-        self._write, self._emit, self._metrics = write, emit, metrics
-        self._clock, self._now, self._facts = clock, now, facts
-        self._drift, self._mps_alarms = DriftWatch(), MpsAlarms()
+    write: Callable[[ObservedPlan, Mapping[str, Any]], float | None]
+    """That of `publish.StatusWriter`."""
+    emit: Callable[[ObjectReference, EventType, EventReason | Reason, str], None]
+    """That of `kube.events.EventRecorder`."""
+    metrics: AgentMetrics
+    clock: Callable[[], float]
+    now: Callable[[], str]
+    version: str
+    """Of this agent."""
+    config_path: str
+    """Where the device plugin's config lies on the node."""
+
+    def __post_init__(self) -> None:
+        self._drift, self._mps_alarms, self._missing_labels = DriftWatch(), MpsAlarms(), MissingLabels(self.clock)
         self._begun: dict[str, _Begun] = {}
-        self._missing_labels = MissingLabels(clock)
         self._states: dict[int, tuple[str, str]] = {}
-        self._started = now()
+        self._started = self.now()
         self._refused_uids: frozenset[str] = frozenset()
         self._twice_uids: frozenset[str] = frozenset()
         self._generation: int | None = None
@@ -72,7 +72,7 @@ class Reporter:
     def report(self, result: PassResult) -> float | None:
         """The seconds after which the status must be written again, if it could not be now."""
         for done in result.work.actuated.values():
-            self._metrics.actuated(done)
+            self.metrics.actuated(done)
         self._note_repairs(result)
         self._note_mps(result)
         for outcome in result.outcomes:
@@ -80,31 +80,27 @@ class Reporter:
         self._note_refused(result)
         self._note_twice(result)
         if result.observation.driver_problem is not None and not result.observation.driver_closed:
-            self._metrics.error(f"driver-{result.observation.driver_problem.kind}")
+            self.metrics.error(f"driver-{result.observation.driver_problem.kind}")
         plan = result.observation.plan
         self._note_missing_labels(result)
-        mps = result.observation.readings.mps
-        if plan is None:
-            self._metrics.found(result.outcomes, None, mps)
-            return None
-        if not (result.problem or result.held_twice) and all(
-            o.state is GpuState.READY for o in result.outcomes if o.managed
-        ):
+        ready = all(outcome.state is GpuState.READY for outcome in result.outcomes if outcome.managed)
+        if plan is not None and ready and not (result.problem or result.held_twice):
             self._generation = plan.generation
-        self._metrics.found(result.outcomes, self._generation, mps)
-        status = plan_status(result, plan, self._facts, now=self._now())
+        self.metrics.found(result.outcomes, self._generation, result.observation.readings.mps)
+        if plan is None:
+            return None
+        status = plan_status(result, plan, version=self.version, config_path=self.config_path, now=self.now())
         if not same(status, plan.status) and same(_without_pids(status), _without_pids(plan.status)):
             # A process that ends and is started again and again has another number in each pass.
-            if self._clock() < self._pids_at + PIDS_SECONDS:
+            if self.clock() < self._pids_at + PIDS_SECONDS:
                 return None
-            self._pids_at = self._clock()
+            self._pids_at = self.clock()
         try:
-            seconds = self._write(plan, status)
+            return self.write(plan, status)
         except ApiError:
             # The writer has logged it, and knows how long it waits.
-            self._metrics.error("status")
+            self.metrics.error("status")
             return RETRY_SECONDS
-        return seconds
 
     def _note(self, outcome: GpuOutcome, result: PassResult) -> None:
         """One GPU: whether its state has changed, and how long it took to be confirmed."""
@@ -118,17 +114,16 @@ class Reporter:
             log.info("GPU %d: %s (%s)%s", outcome.index, *state, text, extra=_fields(outcome, seconds))
             # Of a GPU that an earlier agent has confirmed already, Ready is not reported again.
             known = before is None and outcome.gpu is not None and outcome.gpu.uuid in result.work.confirmed
-            if outcome.state is GpuState.FAILED and plan is not None:
-                self._emit_event(plan, "Warning", outcome)
-            elif outcome.state is GpuState.READY and plan is not None and not known:
-                self._emit_event(plan, "Normal", outcome)
+            failed, ready = outcome.state is GpuState.FAILED, outcome.state is GpuState.READY and not known
+            if plan is not None and (failed or ready):
+                self.emit(_about(plan), "Warning" if failed else "Normal", outcome.reason, _event_text(outcome))
 
     def _measure(self, uuid: str, outcome: GpuOutcome, result: PassResult) -> float | None:
         """How long the GPU's change takes, in whole and by phase; the seconds where it is over."""
         if not outcome.managed:
             self._begun.pop(uuid, None)
             return None
-        ready, now = outcome.state is GpuState.READY, self._clock()
+        ready, now = outcome.state is GpuState.READY, self.clock()
         begun = self._begun.get(uuid)
         if begun is None or begun.item_hash != outcome.item_hash:
             self._begun.pop(uuid, None)
@@ -140,50 +135,45 @@ class Reporter:
             if phase not in begun.over:
                 if not over:
                     break
-                self._metrics.changed(phase, now - begun.at)
+                self.metrics.phases.labels(phase).observe(now - begun.at)
                 begun.over, begun.at = (*begun.over, phase), now
         if ready:
             del self._begun[uuid]
-            self._metrics.confirmed(now - begun.since)
+            self.metrics.applied.observe(now - begun.since)
             return now - begun.since
         return None
 
     def _note_repairs(self, result: PassResult) -> None:
-        for repair in self._drift.repairs(result):
-            self._metrics.drift_repaired(len(repair.created), len(repair.destroyed))
-            log.warning("%s", repair.message)
-            if result.observation.plan is not None:
-                self._emit(_about(result.observation.plan), "Warning", EventReason.DRIFT_REPAIRED, repair.message)
+        for done, message in self._drift.repairs(result):
+            self.metrics.drift_repaired(done)
+            self._warn(result, EventReason.DRIFT_REPAIRED, message)
 
     def _note_missing_labels(self, result: PassResult) -> None:
         message = self._missing_labels.to_report(result.observation.readings.node, disabled=result.observation.disabled)
         if message:
-            log.warning("%s", message)
-            if result.observation.plan is not None:
-                about = _about(result.observation.plan)
-                self._emit(about, "Warning", Reason.OPERATOR_LABELS_MISSING, message)
+            self._warn(result, Reason.OPERATOR_LABELS_MISSING, message)
 
     def _note_mps(self, result: PassResult) -> None:
-        for alarm in self._mps_alarms.new(result.observation.readings.mps, result.observation.gpus):
-            self._metrics.mps_alarms(alarm.count)
-            log.warning("%s", alarm.message)
-            if result.observation.plan is not None:
-                self._emit(_about(result.observation.plan), "Warning", EventReason.MPS_RESTORED, alarm.message)
+        for count, message in self._mps_alarms.new(result.observation.readings.mps, result.observation.gpus):
+            self.metrics.mps_alarms.inc(count)
+            self._warn(result, EventReason.MPS_RESTORED, message)
 
-    def _emit_event(self, plan: ObservedPlan, kind: EventType, outcome: GpuOutcome) -> None:
-        self._emit(_about(plan), kind, outcome.reason, _event_text(outcome))
+    def _warn(self, result: PassResult, reason: EventReason | Reason, message: str) -> None:
+        log.warning("%s", message)
+        if result.observation.plan is not None:
+            self.emit(_about(result.observation.plan), "Warning", reason, message)
 
     def _note_twice(self, result: PassResult) -> None:
         """Each pod hears of itself only: the other one may be of another tenant."""
         twice = result.observation.usage.twice
-        self._metrics.held_twice(len(twice))
+        self.metrics.held_twice.set(len(twice))
         holders = {pod.uid: pod for pods, lasts in twice.values() if lasts for pod in pods}
         for pod in (holders[uid] for uid in sorted(holders.keys() - self._twice_uids)):
             message = (
                 f"Another pod also has the GPU partition of pod {pod.title}: the kubelet gave it away twice, after "
                 "losing a record. An administrator must delete one of the two."
             )
-            self._emit(_about_pod(pod), "Warning", Reason.HELD_TWICE, message)
+            self.emit(_about_pod(pod), "Warning", Reason.HELD_TWICE, message)
         self._twice_uids = frozenset(holders)
 
     def _note_refused(self, result: PassResult) -> None:
@@ -193,13 +183,13 @@ class Reporter:
             # The kubelet writes startTime with its refusal; an earlier agent reported what is older than this one.
             reported_before = bool(pod.began) and pod.began < self._started
             if pod.uid not in self._refused_uids and not reported_before:
-                self._metrics.refused_pod()
+                self.metrics.refused_pods.inc()
                 message = (
                     "The pod was bound to a GPU partition that this node no longer had, or that was unhealthy. A "
                     "controller such as a Deployment replaces it by itself; a bare pod, or a Job at its backoffLimit, "
                     "must be created again."
                 )
-                self._emit(_about_pod(pod), "Warning", EventReason.PARTITION_GONE, message)
+                self.emit(_about_pod(pod), "Warning", EventReason.PARTITION_GONE, message)
         self._refused_uids = frozenset(pod.uid for pod in refused)
 
 

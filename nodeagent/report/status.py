@@ -6,7 +6,7 @@ schema admits, because a refused status informs no one. Pure but for the time, w
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,27 +35,21 @@ MOST_PARTITIONS = 64
 MOST_MESSAGE_CHARS = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentFacts:
-    """What the status reports of the agent that wrote it."""
+def plan_status(result: PassResult, plan: ObservedPlan, *, version: str, config_path: str, now: str) -> dict[str, Any]:
+    """The status to apply. Times of what did not change are those that the API holds.
 
-    version: str
-    config_path: str
-    """Where the device plugin's config lies on the node."""
-
-
-def plan_status(result: PassResult, plan: ObservedPlan, facts: AgentFacts, *, now: str) -> dict[str, Any]:
-    """The status to apply. Times of what did not change are those that the API holds."""
+    `version` is that of this agent, `config_path` where the device plugin's config lies on the node.
+    """
     live = plan.status
     result = replace(result, outcomes=tuple(_reportable(outcome) for outcome in result.outcomes[:MOST_GPUS]))
     return PlanStatus(
         observed_generation=plan.generation,
         summary=_summary(result.outcomes, plan),
         conditions=conditions(result, live.get("conditions") or [], generation=plan.generation, now=now),
-        node=_node(result, facts.version),
+        node=_node(result, version),
         models=_models(result.observation.gpus),
         gpus=[_gpu(outcome) for outcome in result.outcomes],
-        device_plugin=_device_plugin(result, facts.config_path, live.get("devicePlugin") or {}, now),
+        device_plugin=_device_plugin(result, config_path, live.get("devicePlugin") or {}, now),
     ).wire()
 
 

@@ -99,7 +99,9 @@ class PluginMemory:
         if device_id not in self.advertised().get(resource, ()):
             return False
         again = device_id in self.unmarked()
-        self.allocations[device_id] = Allocation(id=device_id, resource=resource, at=at, boot_id=self.boot, again=again)
+        self.allocations[device_id] = Allocation(
+            id=device_id, resource=resource, at=at, boot_id=self.boot, up_seconds=at, again=again
+        )
         self._mark = self._mark._replace(writes=self._mark.writes + 1)
         write_ledger(self.files, self.allocations.values(), self._mark)
         return True

@@ -15,7 +15,7 @@ from nodeagent.observed.ends import Ends
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pods import ObservedPods
-from nodeagent.observed.usage import Votes
+from nodeagent.observed.usage import Usage
 from nodeagent.steps.journal import Intent, Journal
 from partitioning.layouts import Instance
 from tests.clock import Clock
@@ -156,7 +156,7 @@ class WatchedHoldings(Holdings):
         ends: Ends,
         *,
         believed: bool = True,
-    ) -> Votes:
+    ) -> Usage:
         before = self._file.read_bytes() if self._file.exists() else b""
         votes = super().votes(pods, listed, allocations, checkpoint, ends, believed=believed)
         if self._file.exists() and self._file.read_bytes() != before:

@@ -22,7 +22,6 @@ from nodeagent.observed.pod_book import PodBook
 from nodeagent.observed.pods import parse_pod
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.reporter import Reporter
-from nodeagent.report.status import AgentFacts
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from partitioning.layouts import check_layout
@@ -108,7 +107,8 @@ class World(ApiMemory, PodsMemory):
             metrics=self.metrics,
             clock=self.clock,
             now=lambda: f"t{self.clock.now:g}",
-            facts=AgentFacts(version="1", config_path="config.json"),
+            version="1",
+            config_path="config.json",
         )
         self.agent = assemble(
             Parts(

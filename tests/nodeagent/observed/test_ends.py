@@ -225,9 +225,9 @@ def open_files(
     ("process", "keeps"),
     [
         ({}, True),
-        ({"began_at": 10**9}, True),
-        ({"began_at": 0.25}, False),
-        ({"pods": (uid_of(88),), "began_at": 10**9}, False),
+        ({"began_at": 10**9, "up_seconds": 10**9}, True),
+        ({"up_seconds": 0.25}, False),
+        ({"pods": (uid_of(88),), "up_seconds": 10**9}, False),
     ],
 )
 def test_a_process_of_no_pod_that_has_the_device_open_keeps_it(

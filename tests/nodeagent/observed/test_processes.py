@@ -38,7 +38,7 @@ def test_a_cgroup_names_its_pod(tree: ProcTree, layout: str, uid: str) -> None:
     tree.start(8, OTHER, layout=layout)
     tree.start(9)
 
-    assert scan(tree).pods() == {uid: (7,), OTHER: (8,)}
+    assert {of: [each.pid for each in found] for of, found in scan(tree).pods().items()} == {uid: [7], OTHER: [8]}
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from nodeagent.ages import Ages
 from nodeagent.handover.config import Allocation, LedgerMark
+from nodeagent.handover.files import write_json
 from nodeagent.hardware.gpu_ids import lasts
 from nodeagent.observed.ends import Ends, Gone
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.lost_records import LostRecords
-from nodeagent.observed.memory import Holding, Memory, read_memory, write_memory
+from nodeagent.observed.memory import MEMORY, Holding, Memory, read_memory
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
 from nodeagent.observed.shared_ids import FORGOTTEN_SECONDS, SharedIds, lacks
 from nodeagent.observed.usage import Usage, lists_all_of
@@ -63,11 +64,11 @@ class Holdings:
         handed = frozenset(entry.resource for entry in allocations)
         # Until the pods were read, a pod that is missing has not vanished.
         if pods.synced:
-            self._remember(pods, listed, ends)
+            self._pods = {uid: holding for uid, holding in self._pods.items() if uid not in ends.ended}
+            self._remember(pods, listed)
             self._remember_claims(pods, entries)
             self._remember_vanished(pods, entries, handed)
             self._restore(pods)
-            self._forget(pods, ends)
             self._forgotten = self._lost_by(pods, listed)
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
@@ -149,7 +150,7 @@ class Holdings:
         self.problem = ""
         if memory != self._saved or not self._path.exists():
             try:
-                write_memory(self._path, memory)
+                write_json(self._path, MEMORY, memory)
             except OSError as error:
                 self.problem = f"the agent's memory of holders cannot be written: {error}"
                 return
@@ -163,11 +164,9 @@ class Holdings:
             found.setdefault(entry.pod_uid, set()).update(entry.ids)
         return {uid: frozenset(ids) for uid, ids in sorted(found.items())}
 
-    def _remember(self, pods: ObservedPods, listed: Listed | NoAnswer, ends: Ends) -> None:
+    def _remember(self, pods: ObservedPods, listed: Listed | NoAnswer) -> None:
         for pod in pods.pods:
-            if pod.uid in ends.ended:
-                self._pods.pop(pod.uid, None)
-            elif isinstance(listed, Listed) and pod.key in listed.pods and not pod.ended:
+            if isinstance(listed, Listed) and pod.key in listed.pods and not pod.ended:
                 self._note(pod, listed)
 
     def _remember_claims(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> None:
@@ -211,12 +210,6 @@ class Holdings:
                 theirs = {i for u, other in self._pods.items() if living.get(u) == holding.title for i in other.ids}
                 ids = {*holding.earlier, *set(holding.ids).difference(theirs)}
                 self._pods[uid] = replace(holding, ids=tuple(sorted(ids)), earlier=())
-
-    def _forget(self, pods: ObservedPods, ends: Ends) -> None:
-        for uid in sorted(self._pods.keys() & ends.ended - {pod.uid for pod in pods.pods}):
-            del self._pods[uid]
-            # Its line in the checkpoint is no other pod's, and as old.
-            self._ended = (*self._ended, uid)
 
     def _lost_by(self, pods: ObservedPods, listed: Listed | NoAnswer) -> tuple[str, ...]:
         """A kubelet whose checkpoint was lost, or for which a phase was patched, lists a pod without its devices for as
@@ -273,6 +266,7 @@ class Holdings:
         """Id, holder (or nothing), and why it is doubtful."""
         living = {pod.uid: pod.title for pod in _unended(pods)}
         mentioned = {entry.pod_uid for entry in checkpoint}
+        # The line of one that has ended is no other pod's, and as old.
         self._ended = tuple(sorted((mentioned & (ends.ended | set(self._ended))) - living.keys()))
         for entry in sorted(checkpoint, key=lambda found: (found.pod_uid, found.ids)):
             if entry.pod_uid in self._ended:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, with_config
 
 from nodeagent.handover.config import NO_LEDGER, LedgerMark
-from nodeagent.handover.files import WIRE, Unreadable, read_json, write_json
+from nodeagent.handover.files import WIRE, Unreadable, read_json
 from nodeagent.observed.pods import NodePod
 
 log = logging.getLogger(__name__)
@@ -75,18 +75,13 @@ class Memory:
     version: Literal[1] = 1
 
 
-_MEMORY = TypeAdapter(Memory)
+MEMORY = TypeAdapter(Memory)
 
 
 def read_memory(path: Path, aside: Path) -> Memory:
     """An unreadable file is kept aside, where `lost_records` finds it after a restart too."""
-    found = read_json(path, _MEMORY)
+    found = read_json(path, MEMORY)
     if isinstance(found, Unreadable):
         log.warning("%s; kept aside as %s, which pods held devices is learnt from the kubelet's List", found, aside)
         path.replace(aside)
     return found if isinstance(found, Memory) else Memory(answered={})
-
-
-def write_memory(path: Path, memory: Memory) -> None:
-    """Raises OSError."""
-    write_json(path, _MEMORY, memory)

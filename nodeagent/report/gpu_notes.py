@@ -3,7 +3,7 @@
 Takes what a pass observed and its change of the GPU, returns sentences; empty where there is nothing to say. Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from crds.v1alpha1.names import Reason
 from nodeagent.desired.target import MigTarget, Refused
@@ -12,8 +12,25 @@ from nodeagent.hardware.driver import MigMode
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.orphans import Orphans
 from nodeagent.report.gpu_outcome import NAMED_HOLDERS
-from nodeagent.report.outcome import PartitionOutcome
+from nodeagent.report.outcome import PartitionOutcome, PassWork
 from nodeagent.steps.changes import GpuChange
+
+
+def notes(
+    work: PassWork, change: GpuChange, partitions: Collection[PartitionOutcome], orphans: Orphans
+) -> Iterator[str]:
+    """All that there is to say of one GPU."""
+    observation, advertised = work.observation, work.advertised
+    yield unread_node_note(observation.readings.node, change)
+    yield unhealthy_note(partitions)
+    yield from left_notes(partitions, observation.witnessed.ends.pending)
+    yield "" if change.converged and advertised.stage(change).schedulable else advertised.tainted
+    yield pending_mode_note(change)
+    yield from () if work.desired.paused else half_made_notes(change)
+    yield from reduced_notes(change)
+    yield from orphan_notes(orphans)
+    yield mps_note(observation.readings.mps, change.gpu.uuid)
+    yield advertised.mode_problems.get(change.gpu.uuid, "")
 
 
 def unread_node_note(node: ObservedNode | None, change: GpuChange) -> str:

@@ -14,10 +14,11 @@ from nodeagent.advertise.advertiser import Advertised
 from nodeagent.advertise.confirm import Stage
 from nodeagent.desired.items import DesiredItem
 from nodeagent.desired.target import Disabled, Refused, Unchanged
-from nodeagent.hardware.driver import InUseError
+from nodeagent.hardware.driver import InUseError, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observed.usage import Use, Verdict
-from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, fault
+from nodeagent.report.driver_clients import DriverClient, sentence
+from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassWork, fault
 from nodeagent.steps.actuator import Actuated, HeldOpenError
 from nodeagent.steps.changes import GpuChange
 from partitioning.resources import ACK_MEMORY
@@ -28,18 +29,13 @@ HELD_OPEN_SECONDS = 300.0
 
 
 def gpu_outcome(
-    item: DesiredItem,
-    change: GpuChange,
-    actuated: Actuated,
-    stage: Stage,
-    *,
-    confirmed_hash: str,
-    partitions: tuple[PartitionOutcome, ...],
-    notes: Iterable[str],
-    held_by: str = "",
+    item: DesiredItem, work: PassWork, partitions: tuple[PartitionOutcome, ...], notes: Iterable[str]
 ) -> GpuOutcome:
-    """`notes` are sentences that are true in whatever state the GPU is; `held_by` names programs that have it open."""
-    state, reason, message = _state(item.item_hash, change, _failure(actuated, held_by), stage, confirmed_hash)
+    """`notes` are sentences that are true in whatever state the GPU is."""
+    change = work.changes[item.index]
+    confirmed_hash = work.confirmed.get(change.gpu.uuid, "")
+    failure = _failure(work.actuated.get(change.gpu.uuid, Actuated()), sentence(_unlisted(work, change.gpu)))
+    state, reason, message = _state(item.item_hash, change, failure, work.advertised.stage(change), confirmed_hash)
     ready = state is GpuState.READY
     if ready and not message:
         message = next((doubt_about([one.partition.title], one.doubt) for one in partitions if one.doubt), "")
@@ -90,8 +86,14 @@ def _state(item_hash: str, change: GpuChange, failure: Found | None, stage: Stag
     return state, stage.reason, stage.message
 
 
+def _unlisted(work: PassWork, gpu: ObservedGpu) -> list[DriverClient]:
+    """Programs that have this GPU open, but those of pods that hold a device: these are known, and in no one's way."""
+    known = set(work.observation.usage.held.values())
+    return [client for client in work.clients.get(gpu.minor, ()) if client.pod not in known]
+
+
 def _failure(actuated: Actuated, held_by: str) -> Found | None:
-    """What the driver answered, where it refused something."""
+    """What the driver answered, where it refused something; `held_by` names programs that have the GPU open."""
     error = actuated.error
     if not isinstance(error, InUseError):
         return (GpuState.FAILED, Reason.DRIVER_ERROR, str(error)) if error is not None else None

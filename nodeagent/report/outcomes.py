@@ -11,25 +11,13 @@ from crds.v1alpha1.names import GpuState
 from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItem
 from nodeagent.desired.target import no_such_gpu
-from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.hardware.partitions import existing
 from nodeagent.observed.orphans import OrphanBook, Orphans
 from nodeagent.observed.usage import Use, Verdict
-from nodeagent.report.driver_clients import DriverClient, sentence
-from nodeagent.report.gpu_notes import (
-    half_made_notes,
-    left_notes,
-    mps_note,
-    orphan_notes,
-    pending_mode_note,
-    reduced_notes,
-    unhealthy_note,
-    unread_node_note,
-)
+from nodeagent.report.gpu_notes import notes
 from nodeagent.report.gpu_outcome import gpu_outcome, partition_outcome
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult, PassWork
 from nodeagent.report.release import release
-from nodeagent.steps.actuator import Actuated
 from nodeagent.steps.changes import GpuChange
 
 DOUBT_SECONDS = 2.0
@@ -107,29 +95,7 @@ class Outcomes:
                 plan_hash=work.confirmed.get(uuid, "") if item.item_hash else "",
                 partitions=partitions,
             )
-        half_made = () if work.desired.paused else half_made_notes(change)
-        stage = work.advertised.stage(change)
-        return gpu_outcome(
-            item,
-            change,
-            work.actuated.get(uuid, Actuated()),
-            stage,
-            confirmed_hash=work.confirmed.get(uuid, ""),
-            partitions=partitions,
-            held_by=sentence(_unlisted(work, item.gpu)),
-            notes=(
-                unread_node_note(work.observation.readings.node, change),
-                unhealthy_note(partitions),
-                *left_notes(partitions, work.observation.witnessed.ends.pending),
-                "" if change.converged and stage.schedulable else work.advertised.tainted,
-                pending_mode_note(change),
-                *half_made,
-                *reduced_notes(change),
-                *orphan_notes(orphans.get(uuid, ())),
-                mps_note(work.observation.readings.mps, uuid),
-                work.advertised.mode_problems.get(uuid, ""),
-            ),
-        )
+        return gpu_outcome(item, work, partitions, notes(work, change, partitions, orphans.get(uuid, ())))
 
     def _partitions(self, change: GpuChange, work: PassWork) -> tuple[PartitionOutcome, ...]:
         """Everything on a GPU, including what this pass has just begun to advertise."""
@@ -138,9 +104,3 @@ class Outcomes:
         ordered = sorted(by_id.values(), key=lambda partition: partition.rank)
         verdicts = ((p, self._debounced.of(p.id, work.observation.verdict(p, change.gpu))) for p in ordered)
         return tuple(partition_outcome(p, verdict, work.advertised) for p, verdict in verdicts)
-
-
-def _unlisted(work: PassWork, gpu: ObservedGpu) -> list[DriverClient]:
-    """Programs that have this GPU open, but those of pods that hold a device: these are known, and in no one's way."""
-    known = set(work.observation.usage.held.values())
-    return [client for client in work.clients.get(gpu.minor, ()) if client.pod not in known]

@@ -27,7 +27,7 @@ READERS: dict[str, TypeAdapter[Any]] = {
     "config": config._CONFIG,
     "loaded": config._LOADED,
     "ledger": config._LEDGER,
-    "holdings": memory._MEMORY,
+    "holdings": memory.MEMORY,
     "journal": journal._FILE,
 }
 

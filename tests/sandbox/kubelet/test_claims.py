@@ -42,12 +42,9 @@ def reader(bench: KubeletBench) -> Reader:
 def ids(bench: KubeletBench) -> tuple[set[str], set[str]]:
     """By the List, and by the kubelet's record, as the agent reads both."""
     found = reader(bench)
-    try:
-        answer = found.listed()
-        assert isinstance(answer, Listed)
-        return set(answer.ids()), {i for entry in found.checkpoint() for i in entry.ids}
-    finally:
-        found.close()
+    answer = found.listed()
+    assert isinstance(answer, Listed)
+    return set(answer.ids()), {i for entry in found.checkpoint() for i in entry.ids}
 
 
 def test_each_container_is_listed_with_its_own_prepared_claims(bench: KubeletBench) -> None:

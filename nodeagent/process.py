@@ -33,7 +33,7 @@ from nodeagent.cdi.runtime_support import CONFIGS, read_containerd
 from nodeagent.desired.plan import parse_plan
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import DeviceListStrategy
-from nodeagent.handover.watch import DirectoryWatch, DirectoryWatches
+from nodeagent.handover.watch import DirectoryWatches
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
@@ -90,8 +90,7 @@ class AgentProcess:
         self._agent = self._build_agent()
         self._watches = self._build_watches()
         self._export_plumbing(api)
-        self._files = DirectoryWatch(self._state.plugin.directory, self._wake.set)
-        self._projections = DirectoryWatches(self._wake.set)
+        self._files, self._projections = DirectoryWatches(self._wake.set), DirectoryWatches(self._wake.set)
         self.health = Health(self._passes, self._driver, self._watches, needed=PLAN)
         self.server = Server(
             settings.metrics_address,
@@ -202,7 +201,7 @@ class AgentProcess:
         self.server.start()
         for watch in self._watches.values():
             watch.start()
-        self._files.ensure()
+        self._files.follow(self._state.plugin.directory)
 
     def run(self) -> str:
         """Make passes until `stop`. Returns why this process cannot continue, where a new one can; else nothing."""
@@ -225,8 +224,8 @@ class AgentProcess:
     def close(self) -> None:
         for watch in self._watches.values():
             watch.stop()
-        self._files.stop()
-        self._projections.follow(())
+        self._files.follow()
+        self._projections.follow()
         self.heartbeat.stop()
         self._events.stop()
         self.server.stop()
@@ -241,7 +240,7 @@ class AgentProcess:
             return LEAST_PAUSE_SECONDS, ""
         if self._watches[PODS].synced.is_set():
             self._cache.pods.set_synced()
-        self._files.ensure()
+        self._files.follow(self._state.plugin.directory)
         self._budget.renew()
         started = time.monotonic()
         try:
@@ -250,7 +249,7 @@ class AgentProcess:
             self._passes.fail(error)
             self.metrics.error("pass")
             return FAILED_PAUSE_SECONDS, ""
-        self._projections.follow(ended.projections)
+        self._projections.follow(*ended.projections)
         self._passes.complete()
         # After a pause longer than SILENT_SECONDS the heartbeat was held back: this pass is what it waited for.
         self.heartbeat.retry_now()

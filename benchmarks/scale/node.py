@@ -190,9 +190,7 @@ class SimulatedNode:
         """What the device plugin does with a new config."""
         config = self._file.config
         registered = self._kubelet.load(config)
-        loaded = Loaded(
-            hash=config.hash, loaded_at=time.time(), boot_token=self.name, registered=registered, mps_root="/run/mps"
-        )
+        loaded = Loaded(hash=config.hash, boot_token=self.name, registered=registered, mps_root="/run/mps")
         write_loaded(self._state.plugin, loaded)
         self._loaded_hash = config.hash
 

@@ -56,29 +56,32 @@ class DeviceLists:
         self._handed_out: dict[tuple[str, str], float] = {}
         """When, by resource and id; of running Allocates and of those that were answered lately."""
 
-    def replace(self, config: PluginConfig, *, unready: Collection[str], named: Collection[str] | None = None) -> None:
+    def replace(
+        self,
+        config: PluginConfig,
+        *,
+        unready: Collection[str] = (),
+        named: Collection[str] | None = None,
+        closed: bool = False,
+    ) -> None:
         """Put a config in force: from here on withdrawn ids are refused and streams push the new lists.
 
-        `named` is as for `set_named`.
+        Listed as unhealthy are MPS slices of the GPUs that are `unready`, since a client without its daemon would run
+        without limits; what is not `named` for the container runtime to resolve (None: it need not), since a container
+        that got it could not start; and everything while it is `closed`.
         """
         with self._condition:
             self._config = config
             self._by_id = {device.id: device for device in config.devices}
             self._unready = frozenset(unready)
             self._named = None if named is None else frozenset(named)
+            self._closed = closed
             self._renew_listings()
 
     def strategy(self) -> DeviceListStrategy:
         """How containers get the devices of the config in force."""
         with self._condition:
             return self._config.device_list_strategy
-
-    def set_named(self, ids: Collection[str] | None) -> None:
-        """The devices that the container runtime can resolve (None: it need not). Any other is listed as unhealthy:
-        a container that got it could not start."""
-        with self._condition:
-            self._named = None if ids is None else frozenset(ids)
-            self._renew_listings()
 
     def retain(self, resources: Collection[str]) -> None:
         """Continue to list these without devices, as earlier processes did: the kubelet never forgets a resource."""
@@ -95,12 +98,6 @@ class DeviceLists:
         with self._condition:
             return tuple(sorted(set(self._config.occupied).intersection(ids)))
 
-    def set_unready(self, gpus: Collection[str]) -> None:
-        """MPS slices of these GPUs are listed as unhealthy: a client without its daemon would run without limits."""
-        with self._condition:
-            self._unready = frozenset(gpus)
-            self._renew_listings()
-
     def set_doubted(self, ids: frozenset[str]) -> None:
         """These may be held by pods of which the kubelet has no record: listed as unhealthy."""
         with self._condition:
@@ -108,12 +105,11 @@ class DeviceLists:
                 self._doubted = ids
                 self._renew_listings()
 
-    def close(self, *, closed: bool) -> None:
+    def close(self) -> None:
         """While every Allocate is refused all devices are listed as unhealthy: further pods would only fail."""
         with self._condition:
-            if closed != self._closed:
-                self._closed = closed
-                self._renew_listings()
+            self._closed = True
+            self._renew_listings()
 
     def doubted(self) -> tuple[Device, ...]:
         """Those of them that are advertised."""

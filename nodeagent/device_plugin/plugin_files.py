@@ -1,15 +1,13 @@
 """Follows the agent's config file and answers it: reads `config.json`, writes `loaded.json`.
 
 A config that cannot be read changes nothing: the last good one stays, and `problem` is the reason. Every new
-`config.json` is answered by a new `loaded.json`, also one with the old text, because the agent compares times. Never
+`config.json` is answered by a new `loaded.json`, also one with the old text: the agent compares the files' times. Never
 decides what is in force.
 """
 
 import logging
-import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from kube.change_log import ChangeLog
@@ -80,19 +78,15 @@ class LoadedFile:
         if settled:
             self._in_force = reader.config.hash
         answering = settled and reader.file != self._answered
-        before = self._written
         loaded = Loaded(
             hash=self._in_force,
-            loaded_at=before.loaded_at if before else 0.0,
             boot_token=self._boot_token,
             registered=registered,
             errors=problems,
             mps_root=str(self._mps_root),
         )
-        if loaded == before and not answering:
+        if loaded == self._written and not answering:
             return
-        if answering or before is None or loaded.hash != before.hash:
-            loaded = replace(loaded, loaded_at=time.time())
         try:
             write_loaded(self._files, loaded)
         except OSError as error:

@@ -184,7 +184,7 @@ class ResourceServer(rpc.DevicePluginServicer):
             self._ledger.record(self.resource, ids, self._doubts.unmarked())
         except OSError as error:
             log.error("Allocate refused, the ledger cannot be written: %s", error)
-            self._lists.close(closed=True)  # its pod is lost; the next one must not come
+            self._lists.close()  # its pod is lost; the next one must not come
             self._on_change()
             context.abort(grpc.StatusCode.INTERNAL, f"gpuplan cannot write its ledger of allocations: {error}")
 

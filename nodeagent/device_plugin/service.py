@@ -35,7 +35,7 @@ from nodeagent.handover.config import (
     Problem,
 )
 from nodeagent.handover.files import Unreadable
-from nodeagent.handover.watch import DirectoryWatch
+from nodeagent.handover.watch import DirectoryWatches
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class PluginService:
         self._wake, self._quit = threading.Event(), threading.Event()
         self._reader, self._loaded = ConfigReader(self._files), LoadedFile(self._files, mps_root=mps_root)
         self._lists, self._read_only_pipes = DeviceLists(), read_only_pipes
-        self._named_devices = cdi.NamedDevices(cdi_dir)
+        self._cdi_dir = cdi_dir
         self._ledger = Ledger(self._files, boot_id=boot_id)
         self._doubts = Doubts(self._files, self._paths.checkpoint, self._ledger)
         self._daemons = KnownDaemons(self._files, patience_seconds=self._timing.supervisor_patience_seconds)
@@ -82,11 +82,7 @@ class PluginService:
         self._endpoints: dict[str, Endpoint] = {}
         self._daemon_problems: Mapping[str, str] = {}
         self._change_log = ChangeLog(log)
-        self._watches = (
-            DirectoryWatch(self._files.directory, self._something_changed),
-            DirectoryWatch(self._paths.plugin_dir, self._registrar.wake),
-            DirectoryWatch(cdi_dir, self._wake.set),
-        )
+        self._watches = DirectoryWatches(self._something_changed)
 
     def stop(self) -> None:
         """From any thread but in no signal handler: make `run` return."""
@@ -113,13 +109,15 @@ class PluginService:
     def _pass(self) -> float:
         """The seconds until another one is due."""
         try:
-            for watch in self._watches:
-                watch.ensure()
+            self._watches.follow(self._files.directory, self._paths.plugin_dir, self._cdi_dir)
             if (config := self._reader.read()) is not None:
-                self._advertise(config)
-            self._lists.set_named(self._named(self._reader.config))
+                self._daemons.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
             self._judge_daemons()
-            self._probe_ledger()
+            if self._ledger.unwritable:
+                self._ledger.probe()
+            self._advertise(config or self._reader.config)
+            if config is not None:
+                self._accept(config)
             self._serve()
             self._report(settled=self._is_settled())
         except Exception:
@@ -130,16 +128,22 @@ class PluginService:
         return min(again_seconds, self._daemons.seconds_to_due())
 
     def _advertise(self, config: PluginConfig) -> None:
+        # Slices of a GPU whose daemon was not checked yet start unhealthy: no pod may get one before it answers.
+        self._lists.replace(
+            config.in_boot(self._boot_id),
+            unready=self._daemons.unready(),
+            named=self._named(config),
+            closed=bool(self._ledger.unwritable),
+        )
+
+    def _accept(self, config: PluginConfig) -> None:
+        """It is in force."""
         log.info(
             "%d devices, %d withdrawn",
             len(config.devices),
             len(config.withdrawn),
             extra=fields(generation=config.generation, config=config.hash),
         )
-        self._daemons.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
-        self._daemons.refresh()
-        # Slices of a GPU whose daemon was not checked yet start unhealthy: no pod may get one before it answers.
-        self._lists.replace(config.in_boot(self._boot_id), unready=self._daemons.unready(), named=self._named(config))
         self._reader.accept(config)
         # An earlier holder may outlive every config that names its device.
         named = {*config.withdrawn, *(device.id for device in config.devices)}
@@ -149,7 +153,7 @@ class PluginService:
         """The devices that the container runtime can resolve; read after the config, before which it was written."""
         if config.device_list_strategy is not DeviceListStrategy.CDI_CRI:
             return None
-        names = self._named_devices.names()
+        names = cdi.named_devices(self._cdi_dir)
         return frozenset() if isinstance(names, Unreadable) else names
 
     def _judge_daemons(self) -> None:
@@ -159,12 +163,6 @@ class PluginService:
             if self._change_log.is_new(problems.get(gpu, ""), gpu):
                 log.error("MPS on %s: %s", gpu, problems[gpu])
         self._daemon_problems = problems
-        self._lists.set_unready(self._daemons.unready())
-
-    def _probe_ledger(self) -> None:
-        if self._ledger.unwritable:
-            self._ledger.probe()
-        self._lists.close(closed=bool(self._ledger.unwritable))
 
     def _serve(self) -> None:
         for resource in self._lists.resources():
@@ -220,7 +218,7 @@ class PluginService:
         if named is None:
             return ()
         gpus = sorted({device.gpu for device in config.healthy() if device.id not in named})
-        where = f"{self._named_devices.path} has no entry for its devices, so no container could start with one"
+        where = f"{self._cdi_dir / cdi.FILE_NAME} has no entry for its devices, so no container could start with one"
         return tuple(Problem(gpu=gpu, message=f"{where}; the agent writes it") for gpu in gpus)
 
     def _doubted(self) -> tuple[Problem, ...]:
@@ -230,8 +228,7 @@ class PluginService:
         return tuple(Problem(gpu=gpu, message=why) for gpu in gpus)
 
     def _close(self) -> None:
-        for watch in self._watches:
-            watch.stop()
+        self._watches.follow()
         self._registrar.stop()  # forgets its registrations
         for endpoint in self._endpoints.values():
             endpoint.stop()

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from crds.v1alpha1.names import GROUP
-from nodeagent.handover.files import Identity, Unreadable, identity
+from nodeagent.handover.files import Unreadable
 
 KIND = f"{GROUP}/gpu"
 """Our own: NVIDIA's kinds are rewritten by its toolkit and its device plugin at any time."""
@@ -22,8 +22,9 @@ def qualified_name(device_id: str) -> str:
     return f"{KIND}={device_id}"
 
 
-def names_in(path: Path) -> frozenset[str] | Unreadable:
-    """Ids of the devices that a file of ours names; none where there is no file."""
+def named_devices(directory: Path) -> frozenset[str] | Unreadable:
+    """Ids of the devices that our file names; none where there is no file."""
+    path = directory / FILE_NAME
     try:
         document = json.loads(path.read_bytes())
         return frozenset(str(device["name"]) for device in document["devices"])
@@ -31,18 +32,3 @@ def names_in(path: Path) -> frozenset[str] | Unreadable:
         return frozenset()
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Unreadable(path=path, reason=f"not a CDI specification: {error!r}")
-
-
-class NamedDevices:
-    """The ids in the file, read again when it was replaced."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / FILE_NAME
-        self._read: Identity | None = None
-        self._names: frozenset[str] | Unreadable = frozenset()
-
-    def names(self) -> frozenset[str] | Unreadable:
-        found = identity(self.path)  # before reading: a newer text under an older identity is read again
-        if found is None or found != self._read or isinstance(self._names, Unreadable):
-            self._names, self._read = names_in(self.path), found
-        return self._names

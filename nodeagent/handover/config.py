@@ -127,7 +127,6 @@ class Loaded:
     """What the plugin has in force: the hash of that config, its registrations, and what is wrong."""
 
     hash: str  # empty: nothing was loaded yet
-    loaded_at: float  # epoch seconds
     boot_token: str  # another one means another plugin process
     registered: Mapping[str, bool]
     mps_root: Text  # below which its MPS control daemons are

@@ -8,6 +8,7 @@ away from the kubelet.
 
 import os
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 PATTERNS = ("nvidia-*.sock", "nvidiaGPU-*.sock")
@@ -15,21 +16,21 @@ PATTERNS = ("nvidia-*.sock", "nvidiaGPU-*.sock")
 
 
 def rival_sockets(plugin_dir: Path) -> tuple[str, ...]:
-    try:
-        found = [path for pattern in PATTERNS for path in plugin_dir.glob(pattern)]
-    except OSError:
-        return ()
-    return tuple(sorted(path.name for path in found if _served(path)))
+    return _served_below(plugin_dir, PATTERNS)
 
 
 def driver_sockets(kubelet_dir: Path, driver: str) -> tuple[str, ...]:
     """By which it registers, and by which the kubelet calls it; during a rolling update both have its pod's UID."""
     patterns = [f"plugins_registry/{driver}{uid}-reg.sock" for uid in ("", "-*")]
+    return _served_below(kubelet_dir, (*patterns, f"plugins/{driver}/dra*.sock"))
+
+
+def _served_below(directory: Path, patterns: Iterable[str]) -> tuple[str, ...]:
     try:
-        found = [path for each in (*patterns, f"plugins/{driver}/dra*.sock") for path in kubelet_dir.glob(each)]
+        found = [path for pattern in patterns for path in directory.glob(pattern)]
     except OSError:
         return ()
-    return tuple(sorted(str(path.relative_to(kubelet_dir)) for path in found if _served(path)))
+    return tuple(sorted(str(path.relative_to(directory)) for path in found if _served(path)))
 
 
 def _served(path: Path) -> bool:

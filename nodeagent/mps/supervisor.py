@@ -15,7 +15,7 @@ from pathlib import Path
 from kube.change_log import ChangeLog
 from nodeagent.handover.config import DeviceKind, PluginConfig, PluginFiles, read_config
 from nodeagent.handover.mps_state import MpsState, write_mps
-from nodeagent.handover.watch import DirectoryWatch
+from nodeagent.handover.watch import DirectoryWatches
 from nodeagent.mps import logs
 from nodeagent.mps.control import Defaults, MpsControl
 from nodeagent.mps.daemons import DaemonTiming, MpsDaemons
@@ -48,7 +48,7 @@ class MpsSupervisor:
             timing=timing or DaemonTiming(),
             on_change=self._wake.set,
         )
-        self._watch = DirectoryWatch(self._files.directory, self._wake.set)
+        self._watches = DirectoryWatches(self._wake.set)
         self._claimed: Mapping[str, Defaults] | None = None
         self._written: MpsState | None = None
         self._change_log = ChangeLog(log)
@@ -64,12 +64,12 @@ class MpsSupervisor:
                 self._wake.wait(self._pass())
                 self._wake.clear()
         finally:
-            self._watch.stop()
+            self._watches.follow()
 
     def _pass(self) -> float:
         """The seconds until another one is due."""
         try:
-            self._watch.ensure()
+            self._watches.follow(self._files.directory)
             self._read()
             if self._claimed is not None:  # before, a daemon that a GPU needs would be ended
                 self._daemons.tend()

@@ -158,7 +158,7 @@ class Actuator:
                 continue
             began = self._clock()
             try:
-                self._step(gpu, Intent.of(action, placed, spec_version), call)
+                self._step(gpu, Intent(action=action, placed=placed, spec_version=spec_version), call)
             except InUseError as error:
                 # A client holds this one; the other steps need not wait for it.
                 problem = error

@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 from pydantic import TypeAdapter, with_config
 
@@ -18,7 +19,6 @@ from nodeagent.handover.files import WIRE, Unreadable, read_json, write_json
 from nodeagent.hardware.driver import DriverError, ObservedGpu
 from partitioning.layouts import Instance
 
-VERSION = 2
 log = logging.getLogger(__name__)
 
 
@@ -33,29 +33,16 @@ class Intent:
     """One step on one placement, for one generation of one plan."""
 
     action: Action
-    profile: str
-    start: int
-    size: int
-    plan_uid: str
-    generation: int
-
-    @classmethod
-    def of(cls, action: Action, placed: Instance, spec_version: tuple[str, int]) -> "Intent":
-        """`spec_version` is the plan's uid and generation."""
-        uid, generation = spec_version
-        profile, start, size = placed.profile, placed.start, placed.size
-        return cls(action=action, profile=profile, start=start, size=size, plan_uid=uid, generation=generation)
-
-    @property
-    def placed(self) -> Instance:
-        return Instance(start=self.start, size=self.size, profile=self.profile)
+    placed: Instance
+    spec_version: tuple[str, int]
+    """The plan's uid and generation."""
 
 
 @with_config(WIRE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     intents: tuple[Intent, ...]
-    version: int
+    version: Literal[1] = 1
 
 
 _FILE = TypeAdapter(_File)
@@ -112,7 +99,7 @@ class Journal:
         return tuple(known for known in self.intents(gpu_uuid) if known.placed != intent.placed)
 
     def _write(self, gpu_uuid: str, intents: tuple[Intent, ...]) -> None:
-        write_json(self._path(gpu_uuid), _FILE, _File(intents=intents, version=VERSION))
+        write_json(self._path(gpu_uuid), _FILE, _File(intents=intents))
 
     def _path(self, gpu_uuid: str) -> Path:
         return self._directory / f"{gpu_uuid}.json"

@@ -1,6 +1,6 @@
 """Device plugin and kubelet without sockets: strict about what is advertised, and moved by `step` only."""
 
-from nodeagent.handover.cdi import NamedDevices
+from nodeagent.handover.cdi import named_devices
 from nodeagent.handover.config import (
     Allocation,
     DeviceKind,
@@ -32,7 +32,7 @@ class PluginMemory:
         self.mute = False
         """It loads a config, and cannot write that it has."""
         self.boot = ""
-        self.named = NamedDevices(files.directory.parent / "no CDI")
+        self.cdi = files.directory.parent / "no CDI"
         self.unready: set[str] = set()
         """GPUs whose MPS daemon is away: their slices are listed as unhealthy."""
         self.allocations: dict[str, Allocation] = {}
@@ -63,7 +63,6 @@ class PluginMemory:
             self.files,
             Loaded(
                 hash=found.hash,
-                loaded_at=self._serial,
                 boot_token="t",
                 registered=resources,
                 errors=self.problems,
@@ -73,7 +72,7 @@ class PluginMemory:
 
     def listed(self) -> dict[str, dict[str, bool]]:
         """Whether each id of each resource is healthy."""
-        names = self.named.names()
+        names = named_devices(self.cdi)
         assert not isinstance(names, Unreadable)
         found: dict[str, dict[str, bool]] = {device.resource: {} for device in self.config.devices}
         for device in self.config.devices if self.alive else ():

@@ -20,8 +20,10 @@ from tests.nodeagent.items import mig, mps
 from tests.nodeagent.world import World
 
 EARLIER = Path(__file__).parent / "earlier"
-INTERRUPTED = journal.Intent.of(
-    journal.Action.DESTROY, Instance(start=4, size=4, profile="3g.40gb"), ("0d1e5f0a-5b7e-4c55-9c52-0a4a8f0c3d11", 3)
+INTERRUPTED = journal.Intent(
+    action=journal.Action.DESTROY,
+    placed=Instance(start=4, size=4, profile="3g.40gb"),
+    spec_version=("0d1e5f0a-5b7e-4c55-9c52-0a4a8f0c3d11", 3),
 )
 READERS: dict[str, TypeAdapter[Any]] = {
     "config": config._CONFIG,

@@ -118,7 +118,6 @@ def test_an_earlier_agent_reads_what_the_plugin_writes(files: PluginFiles) -> No
         files,
         Loaded(
             hash=CONFIG.hash,
-            loaded_at=1.0,
             boot_token="t",
             registered={"nvidia.com/gpu": True},
             errors=(problem,),
@@ -152,5 +151,5 @@ def test_the_agent_goes_on_from_an_earlier_journal_and_back(tmp_path: Path) -> N
     (intent,) = journal.intents(GPU)
     assert (intent.action, intent.placed) == (Action.DESTROY, PLACED)
 
-    journal.begin(GPU, Intent.of(Action.CREATE, replace(PLACED, start=0), ("uid", 4)))
+    journal.begin(GPU, Intent(action=Action.CREATE, placed=replace(PLACED, start=0), spec_version=("uid", 4)))
     assert len(accepted("journal", file)["intents"]) == 2

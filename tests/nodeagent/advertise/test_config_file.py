@@ -34,7 +34,7 @@ def files(tmp_path: Path) -> PluginFiles:
 
 
 def load(files: PluginFiles, loaded: PluginConfig) -> None:
-    write_loaded(files, Loaded(hash=loaded.hash, loaded_at=1.0, boot_token="t", registered={}, mps_root="/run/mps"))
+    write_loaded(files, Loaded(hash=loaded.hash, boot_token="t", registered={}, mps_root="/run/mps"))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def node(**counts: int) -> ObservedNode:
 
 
 def loaded(*errors: Problem) -> Loaded:
-    return Loaded(hash="h", loaded_at=1.0, boot_token="t", registered={R: True}, mps_root="/run/mps", errors=errors)
+    return Loaded(hash="h", boot_token="t", registered={R: True}, mps_root="/run/mps", errors=errors)
 
 
 GOOD = Readings(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.cdi.publisher import Published
-from nodeagent.handover.cdi import FILE_NAME, NamedDevices, qualified_name
+from nodeagent.handover.cdi import FILE_NAME, named_devices, qualified_name
 from nodeagent.handover.files import Unreadable
 from nodeagent.hardware.driver import ObservedGpu
 from sandbox import cdi as runtime
@@ -85,9 +85,9 @@ def test_device_without_its_numbers_is_left_out_and_the_others_are_not(node: Cdi
 def test_entry_is_gone_before_its_instance_is_destroyed(node: CdiNode) -> None:
     node.publish(MIG, WHOLE)
     assert node.publisher.forget(["MIG-a"]) == ""
-    assert NamedDevices(node.cdi).names() == frozenset({"GPU-1"})
+    assert named_devices(node.cdi) == frozenset({"GPU-1"})
     assert node.publisher.forget(["GPU-1"]) == ""
-    assert NamedDevices(node.cdi).names() == frozenset()
+    assert named_devices(node.cdi) == frozenset()
 
 
 def test_gpu_that_cannot_be_read_keeps_its_entries(node: CdiNode) -> None:
@@ -120,14 +120,13 @@ def test_files_without_a_driver_are_not_those_of_an_unknown_one(node: CdiNode) -
 
 
 def test_names_are_read_again_when_the_file_changes(node: CdiNode) -> None:
-    named = NamedDevices(node.cdi)
-    assert named.names() == frozenset()
+    assert named_devices(node.cdi) == frozenset()
     node.publish(MIG)
-    assert named.names() == frozenset({"MIG-a"})
+    assert named_devices(node.cdi) == frozenset({"MIG-a"})
     (node.cdi / FILE_NAME).write_text("half")
-    assert isinstance(named.names(), Unreadable)
+    assert isinstance(named_devices(node.cdi), Unreadable)
     node.publish(MIG, WHOLE)
-    assert named.names() == frozenset({"MIG-a", "GPU-1"})
+    assert named_devices(node.cdi) == frozenset({"MIG-a", "GPU-1"})
 
 
 @pytest.mark.parametrize("break_it", [lambda path: path.write_text("?"), lambda path: (path.unlink(), path.mkdir())])

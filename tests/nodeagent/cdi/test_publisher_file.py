@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.cdi.publisher import Published, SpecificationPublisher
-from nodeagent.handover.cdi import FILE_NAME, NamedDevices
+from nodeagent.handover.cdi import FILE_NAME, named_devices
 from nodeagent.handover.files import replace_file
 from nodeagent.hardware.driver import ObservedGpu
 from sandbox import cdi as runtime
@@ -52,7 +52,7 @@ def test_file_of_another_form_is_neither_kept_nor_trusted(
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     node.toolkit.unlink()  # the driver's files would be taken from ours
     assert node.publisher.forget(["MIG-a"]) == ""
-    assert "MIG-a" not in NamedDevices(node.cdi).names()  # type: ignore[operator]
+    assert "MIG-a" not in named_devices(node.cdi)  # type: ignore[operator]
     node.restart()
     node.publish(WHOLE, gpu=ObservedGpu(index=0, uuid="GPU-1", problem="GPU is lost"))
     if path.exists():
@@ -87,7 +87,7 @@ def test_crash_while_writing_leaves_the_old_file(
         patched.setattr(owner, step, killed)
         with pytest.raises(KilledError):
             replace_file(node.cdi / FILE_NAME, b"new")
-    assert NamedDevices(node.cdi).names() == frozenset({"GPU-1"})
+    assert named_devices(node.cdi) == frozenset({"GPU-1"})
     runtime.load(node.cdi / FILE_NAME)
     node.restart()
     assert node.publish(WHOLE, MIG) == Published()

@@ -22,39 +22,40 @@ def mps(name: str, gpu: str = "A") -> Device:
 
 def advertising(*devices: Device, withdrawn: tuple[str, ...] = ()) -> DeviceLists:
     lists = DeviceLists()
-    lists.replace(PluginConfig.of(devices, withdrawn), unready=())
+    lists.replace(PluginConfig.of(devices, withdrawn))
     return lists
 
 
 def test_only_what_changed_gets_a_new_number() -> None:
     lists = advertising(mig("m1"), mps("s1"))
     before = {resource: lists.listing(resource) for resource in lists.resources()}
-    lists.replace(PluginConfig.of([mig("m1"), mig("m2"), mps("s1")]), unready=())
+    lists.replace(PluginConfig.of([mig("m1"), mig("m2"), mps("s1")]))
     assert lists.listing(S) == before[S]
     assert lists.listing(R).number > before[R].number
     assert lists.listing(R).devices == (("m1", True), ("m2", True))
 
 
 def test_slices_are_unhealthy_while_their_daemon_is_away() -> None:
-    lists = advertising(mps("s1", "A"), mps("s2", "B"), mig("m1"))
-    lists.set_unready({"A"})
+    lists, config = DeviceLists(), PluginConfig.of([mps("s1", "A"), mps("s2", "B"), mig("m1")])
+    lists.replace(config, unready={"A"})
     assert lists.listing(S).devices == (("s1", False), ("s2", True))
     assert lists.listing(S).healthy() == {"s2"}
     assert lists.listing(R).healthy() == {"m1"}  # MIG on the same GPU needs no daemon
-    lists.set_unready(())
+    lists.replace(config)
     assert lists.listing(S).healthy() == {"s1", "s2"}
 
 
 def test_unhealthy_ids_stay_listed_and_are_refused() -> None:
     lists = DeviceLists()
-    lists.replace(PluginConfig.of([mig("m1"), mig("m2"), mps("s1")], unhealthy=["m1", "s1"]), unready=())
+    config = PluginConfig.of([mig("m1"), mig("m2"), mps("s1")], unhealthy=["m1", "s1"])
+    lists.replace(config, unready={"A"})
 
     assert lists.listing(R).devices == (("m1", False), ("m2", True))
     assert lists.listing(S).devices == (("s1", False),)
     with lists.allocating(R, ["m1"]) as answer:
         assert isinstance(answer, RefusedAllocate)
         assert "its GPU is lost or broken" in answer.sentence
-    lists.set_unready(())
+    lists.replace(config)
     assert lists.listing(S).healthy() == frozenset(), "a daemon that is ready does not heal a GPU"
 
 
@@ -65,21 +66,21 @@ def test_an_id_that_leaves_the_list_during_its_allocate_is_unhealthy_until_the_a
     """A kubelet of 1.36 ends with a nil pointer where its list lacks a device whose Allocate was answered."""
     clock = Clock()
     lists = DeviceLists(clock)
-    lists.replace(PluginConfig.of([mig("m1"), mig("m2")]), unready=())
+    lists.replace(PluginConfig.of([mig("m1"), mig("m2")]))
     without = PluginConfig.of([mig("m2")], withdrawn)
     with lists.allocating(R, ["m1"]):
-        lists.replace(without, unready=())
+        lists.replace(without)
         clock.now += 2 * ANSWER_SECONDS
-        lists.set_unready(())
+        lists.replace(without)
         assert lists.listing(R).devices == (("m1", False), ("m2", True))
     clock.now += ANSWER_SECONDS - 1
-    lists.set_unready(())
+    lists.replace(without)
     assert lists.listing(R).devices == (("m1", False), ("m2", True))
     with lists.allocating(R, ["m1"]) as answer:
         assert isinstance(answer, RefusedAllocate)
 
     clock.now += 1
-    lists.set_unready(())
+    lists.replace(without)
     assert lists.listing(R).devices == (("m2", True),)
 
 
@@ -139,7 +140,7 @@ def test_waiting_for_a_list_ends_with_a_change_or_with_the_stream() -> None:
     seen: list[object] = []
     thread = threading.Thread(target=lambda: seen.append(lists.next_listing(R, number, over.is_set)))
     thread.start()
-    lists.replace(PluginConfig.of([]), unready=())
+    lists.replace(PluginConfig.of([]))
     thread.join(10)
     assert seen == [lists.listing(R)]
     over.set()
@@ -149,6 +150,6 @@ def test_waiting_for_a_list_ends_with_a_change_or_with_the_stream() -> None:
 def test_resources_of_earlier_processes_are_listed_with_nothing() -> None:
     lists = DeviceLists()
     lists.retain(["nvidia.com/old"])
-    lists.replace(PluginConfig.of([mig("m1")]), unready=())
+    lists.replace(PluginConfig.of([mig("m1")]))
     assert lists.resources() == (R, "nvidia.com/old")
     assert lists.listing("nvidia.com/old").devices == ()

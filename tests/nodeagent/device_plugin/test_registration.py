@@ -325,7 +325,7 @@ class Served:
 
 def test_a_registration_is_verified_for_as_long_as_it_lives_and_made_again_after_two_misses(tmp_path: Path) -> None:
     lists, timing, now = DeviceLists(), RegistrationTiming(), 0.0
-    lists.replace(CONFIG, unready=())
+    lists.replace(CONFIG)
     registrar = Registrar(
         KubeletPaths(tmp_path), lists, judge=lambda _kubelet: None, on_change=lambda: None, timing=timing
     )

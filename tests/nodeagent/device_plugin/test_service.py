@@ -33,7 +33,6 @@ def test_everything_is_registered_listed_and_confirmed(
     loaded = node.load(ALL)
     assert loaded.registered == {WHOLE: True, SLICE: True, MIG: True}
     assert loaded.errors == ()
-    assert abs(loaded.loaded_at - time.time()) < 60
     eventually(lambda: kubelet.healthy(MIG) == {"MIG-0", "MIG-1"}, "both MIG devices at the kubelet")
     eventually(
         lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0", f"{GPU_B}::10gb::1"},

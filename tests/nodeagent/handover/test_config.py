@@ -158,7 +158,6 @@ def test_same_id_twice_is_refused(files: PluginFiles) -> None:
 def test_loaded_and_ledger_are_read_back(files: PluginFiles) -> None:
     loaded = Loaded(
         hash=CONFIG.hash,
-        loaded_at=12.5,
         boot_token="b",
         registered={"nvidia.com/gpu": True, "nvidia.com/gpu-10gb": False},
         mps_root="/run/mps",

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from watchdog.observers import inotify_c
 
 from nodeagent.handover.files import write_json
-from nodeagent.handover.watch import DirectoryWatch, DirectoryWatches
+from nodeagent.handover.watch import DirectoryWatches
 from sandbox.nvidia_plugin.projection import ConfigMapVolume
 from tests.nodeagent.device_plugin.fake_kubelet import WAIT_SECONDS
 from tests.waiting import eventually
@@ -21,40 +21,40 @@ NUMBER = TypeAdapter(int)
 
 def test_a_replaced_file_wakes_and_reading_it_does_not(tmp_path: Path) -> None:
     happened = threading.Event()
-    watch = DirectoryWatch(tmp_path, happened.set)
-    watch.ensure()
+    watch = DirectoryWatches(happened.set)
+    watch.follow(tmp_path)
     happened.clear()
     write_json(tmp_path / "a.json", NUMBER, 1)
     assert happened.wait(WAIT_SECONDS)
     write_json(tmp_path / "z.json", NUMBER, 1)
     (tmp_path / "quiet").touch()
-    watch.stop()
+    watch.follow()
     happened.clear()
-    watch.ensure()
+    watch.follow(tmp_path)
     happened.clear()
     (tmp_path / "a.json").read_text()
     assert not happened.wait(0.3)
-    watch.stop()
+    watch.follow()
 
 
 def test_a_directory_that_is_created_late_or_again(tmp_path: Path) -> None:
     folder = tmp_path / "d"
     happened = threading.Event()
-    watch = DirectoryWatch(folder, happened.set)
-    watch.ensure()
+    watch = DirectoryWatches(happened.set)
+    watch.follow(folder)
     assert not happened.is_set()
     for _ in range(2):
         folder.mkdir()
-        watch.ensure()
+        watch.follow(folder)
         assert happened.is_set()  # there may be something in it already
         happened.clear()
         (folder / "f").touch()
         assert happened.wait(WAIT_SECONDS)
         shutil.rmtree(folder)
         eventually(lambda: not folder.exists(), "not folder.exists()")
-        watch.ensure()
+        watch.follow(folder)
         happened.clear()
-    watch.stop()
+    watch.follow()
 
 
 @pytest.mark.parametrize(
@@ -70,20 +70,20 @@ def test_an_exhausted_limit_costs_no_file_and_no_thread(
         return -1
 
     happened = threading.Event()
-    watch = DirectoryWatch(tmp_path, happened.set)
+    watch = DirectoryWatches(happened.set)
     before = held()
     with monkeypatch.context() as exhausted:
         exhausted.setattr(inotify_c, call, refused)
         for _ in range(5):
-            watch.ensure()
+            watch.follow(tmp_path)
     eventually(lambda: held() == before, "no file or thread of an attempt is left")
     assert not happened.is_set()
 
-    watch.ensure()
+    watch.follow(tmp_path)
     happened.clear()
     (tmp_path / "f").touch()
     assert happened.wait(WAIT_SECONDS)
-    watch.stop()
+    watch.follow()
 
 
 def held() -> tuple[int, int]:
@@ -98,13 +98,13 @@ def test_the_projection_of_a_config_map_wakes_where_its_volume_is_watched(tmp_pa
     volumes = [ConfigMapVolume(tmp_path / name) for name in ("a", "b")]
     for volume in volumes:
         volume.project({"default": "1"})
-    watches.follow([volume.folder for volume in volumes])
+    watches.follow(*(volume.folder for volume in volumes))
     for volume in volumes:
         happened.clear()
         volume.project({"default": "1", "new": "2"})
         assert happened.wait(WAIT_SECONDS)
         assert (volume.folder / "..data" / "new").read_text() == "2"
-    watches.follow(())
+    watches.follow()
 
 
 def test_directories_that_are_not_named_any_more_are_not_watched(tmp_path: Path) -> None:
@@ -113,14 +113,14 @@ def test_directories_that_are_not_named_any_more_are_not_watched(tmp_path: Path)
     watches = DirectoryWatches(happened.set)
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
-    watches.follow([old])
-    watches.follow([new])
+    watches.follow(old)
+    watches.follow(new)
     happened.clear()
     (old / "f").touch()
     assert not happened.wait(0.3)
     new.mkdir()
-    watches.follow([new])  # it was not there before
+    watches.follow(new)  # it was not there before
     happened.clear()
     (new / "f").touch()
     assert happened.wait(WAIT_SECONDS)
-    watches.follow(())
+    watches.follow()

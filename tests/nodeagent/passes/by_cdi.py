@@ -1,6 +1,6 @@
 """A world whose containers get devices by CDI names, and what is asked of it."""
 
-from nodeagent.handover.cdi import NamedDevices, qualified_name
+from nodeagent.handover.cdi import named_devices, qualified_name
 from nodeagent.handover.config import DeviceListStrategy, PluginConfig, read_config
 from nodeagent.handover.files import Unreadable
 from sandbox import cdi as runtime
@@ -19,7 +19,7 @@ def by_cdi(world: World, *, toolkit_version: str = DRIVER_VERSION) -> World:
     for name in ("GPU-", "mps"):
         (world.cdi.parent / name).mkdir(exist_ok=True)
     world.device_list_strategy = DeviceListStrategy.CDI_CRI
-    world.plugin.named = NamedDevices(world.cdi)
+    world.plugin.cdi = world.cdi
     world.effect.check = lambda what: hold(world, what)
     world.node["status"]["nodeInfo"] |= {"containerRuntimeVersion": "containerd://2.2.9", "kubeletVersion": "v1.36.3"}
     world.apply()
@@ -41,7 +41,7 @@ def hold(world: World, what: str) -> None:
 
 
 def named(world: World) -> frozenset[str]:
-    names = NamedDevices(world.cdi).names()
+    names = named_devices(world.cdi)
     assert not isinstance(names, Unreadable)
     return names
 

@@ -1,5 +1,6 @@
 """The journal of one GPU's steps, and the pause after a step that failed."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def gpu(*instances: GpuInstance, problem: str = "") -> ObservedGpu:
 def test_an_open_intent_is_settled_against_what_is_observed(
     tmp_path: Path, action: Action, observed: ObservedGpu, left: set[Instance], ended: bool
 ) -> None:
-    intent = Intent.of(action, PLACED, ("u", 3))
+    intent = Intent(action=action, placed=PLACED, spec_version=("u", 3))
     Journal(tmp_path).begin("GPU-1", intent)
     journal = Journal(tmp_path)
     assert journal.intents("GPU-1") == (intent,)
@@ -51,8 +52,8 @@ def test_an_open_intent_is_settled_against_what_is_observed(
 
 
 def test_a_step_after_one_that_was_refused_does_not_hide_it(tmp_path: Path) -> None:
-    refused = Intent.of(Action.DESTROY, PLACED, ("u", 3))
-    following = Intent.of(Action.CREATE, Instance(start=0, size=1, profile="1g.10gb"), ("u", 3))
+    refused = Intent(action=Action.DESTROY, placed=PLACED, spec_version=("u", 3))
+    following = Intent(action=Action.CREATE, placed=replace(PLACED, start=0, size=1), spec_version=("u", 3))
     journal = Journal(tmp_path)
     for intent in (refused, refused, following):
         journal.begin("GPU-1", intent)

@@ -15,7 +15,7 @@ counted, and retried after a back-off; nothing is lost, since everything is read
 
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from controller.actions.pod_ways import PassTimes, PodWays
 from controller.actions.reporter import Reporter
 from controller.actions.written import as_written
 from controller.cache.batcher import Batcher
+from controller.early import costs_no_pod, may_be_tried
 from controller.explanation.phrases import listed
 from controller.gc_pause import collector_paused
 from controller.lifetime import Lifetime
@@ -130,10 +131,12 @@ class Loop:
             self._parts.window.add("retry")
         if self._at_once or self._parts.window.due_in() == 0:
             self._pass()
+        elif self._parts.window.early and not self._state.listing:
+            self._pass(early=True)
         self._step(ErrorStage.NOMINATE, self._parts.nominator.run)
         self._step(ErrorStage.REPORT, self._follow)
-        due_in = self._parts.window.due_in()
-        return TURN_SECONDS if due_in is None else min(due_in, TURN_SECONDS)
+        next_in = self._parts.window.next_in()
+        return TURN_SECONDS if next_in is None else min(next_in, TURN_SECONDS)
 
     def _follow(self) -> None:
         self._parts.pod_ways.follow()
@@ -143,12 +146,12 @@ class Loop:
         self._busy = True
         self._busy = any([self._parts.plan_lifecycle.run(), self._parts.lease_removal.run()])
 
-    def _pass(self) -> None:
+    def _pass(self, *, early: bool = False) -> None:
         self._in_pass = True
         try:
             keys = self._parts.window.take()
             self._at_once = False
-            if self._step(ErrorStage.PLANNING, lambda: self._plan_and_write(keys)):
+            if self._step(ErrorStage.PLANNING, lambda: self._plan_and_write(keys, early=early)):
                 self._failed_passes = 0
                 self._backoff.reset()
             else:
@@ -157,13 +160,20 @@ class Loop:
         finally:
             self._in_pass = False
 
-    def _plan_and_write(self, keys: Iterable[str]) -> None:
+    def _plan_and_write(self, keys: Collection[str], *, early: bool) -> None:
         parts = self._parts
         snapshot = self._state.snapshot()
+        new = _new_pods(keys) if early else ()
+        if early and not may_be_tried(snapshot, new, news=len(new) < len(keys)):
+            parts.window.put_back(keys)
+            return
         why = causes(keys, {pod.uid: "/".join(pod.key) for pod in snapshot.pending})
         began = self._clock()
         with collector_paused():
             result = parts.planner(snapshot)
+        if early and not costs_no_pod(snapshot, new, result):
+            parts.window.put_back(keys)
+            return
         planned = self._clock()
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
         self._state.reserve({placed.uid: placed.node for placed in result.placed}, ready=ready)
@@ -226,6 +236,11 @@ class Loop:
 def rest_seconds(spent_seconds: float) -> float:
     """How long nothing is done after a turn of this length, whatever happens meanwhile."""
     return min(max(PAUSE_SECONDS, REST_SHARE * spent_seconds), LONGEST_REST_SECONDS)
+
+
+def _new_pods(keys: Iterable[str]) -> frozenset[str]:
+    """Uids of the pods that a batch names."""
+    return frozenset(name for kind, _, name in (key.partition(" ") for key in keys) if kind == "pod")
 
 
 def causes(keys: Iterable[str], pods: Mapping[str, str]) -> str:

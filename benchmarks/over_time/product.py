@@ -116,9 +116,9 @@ class Product:
         self._loop.turn()
         if self._error is not None:
             raise self._error
-        due_in = self._window.due_in()
+        next_in = self._window.next_in()
         longest = LONGEST_WAKE_SECONDS if self._cluster.pending else None
-        return longest if due_in is None else max(min(due_in, longest or due_in), SHORTEST_WAKE_SECONDS)
+        return longest if next_in is None else max(min(next_in, longest or next_in), SHORTEST_WAKE_SECONDS)
 
     def pod_changed(self, job: int) -> None:
         """Bound, pending or gone; a pending one was tried by the scheduler already."""

@@ -135,6 +135,11 @@ class Known:
         with self._lock:
             return self._plans.any_refused or self._informers.changed
 
+    @property
+    def listing(self) -> bool:
+        """What a pod needs is being listed for the first time: it may decide who serves the pod, and where it fits."""
+        return self._informers.listing
+
     def plan_exists(self, name: str) -> bool:
         """There is a plan of this name, readable or not."""
         with self._lock:

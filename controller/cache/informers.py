@@ -108,11 +108,15 @@ class Informers(Protocol):
     def changed(self) -> bool:
         """Whether there is such a change."""
 
+    @property
+    def listing(self) -> bool:
+        """A watch has begun of which nothing is known yet, not even that it fails."""
+
 
 class FixedInformers:
     """Watches nothing: for what is read from files, and for tests."""
 
-    changed = False
+    changed = listing = False
 
     def __init__(self, context: SchedulingContext = NO_CONTEXT) -> None:
         self._context = context
@@ -191,6 +195,13 @@ class SchedulingInformers:
     def changed(self) -> bool:
         """Whether there is such a change."""
         return bool(self._changes)
+
+    @property
+    def listing(self) -> bool:
+        """A watch has begun of which nothing is known yet, not even that it fails."""
+        with self._lock:
+            watches = list(self._watches.values())
+        return any(watch.served and not (watch.synced.is_set() or watch.last_error) for watch in watches)
 
     def watch_errors(self) -> dict[str, str]:
         """The last error of each watch, by path; without kinds that this API server does not serve."""

@@ -76,17 +76,17 @@ def test_small_pod_waits_for_the_whole_gpu_and_for_its_instance(
 def test_without_a_tick_the_same_pods_wait_seconds(tmp_path: Path) -> None:
     more = ("--write-allocatable", "--create", "0", "--delete", "0")
     found = replayed(tmp_path, "gpuplan", ONE, *WHOLE_THEN_SMALL, more=more)
-    # A second of window, 0.1 s of the agent, 0.15 s until the count is written; the GPU is free at 101.25 s.
-    assert waits(found) == {"7g.80gb": 1.25, "1g.10gb": 72.5}
+    # Alone for 0.25 s, then 0.1 s of the agent, 0.15 s until the count is written; free at 100.5 s, then a window.
+    assert waits(found) == {"7g.80gb": 0.5, "1g.10gb": 71.75}
 
 
-@pytest.mark.parametrize("policy", ["gpuplan", "nos"])
-def test_settings_of_a_file_are_those_of_the_replay(tmp_path: Path, policy: str) -> None:
-    """Planned after ten idle seconds, shown at 20 s; free at 120 s, planned at 130 s, shown at 140 s."""
+@pytest.mark.parametrize(("policy", "whole", "small"), [("gpuplan", 10.0, 100.0), ("nos", 20.0, 110.0)])
+def test_settings_of_a_file_are_those_of_the_replay(tmp_path: Path, policy: str, whole: float, small: float) -> None:
+    """The first pod after ten idle seconds, or at once; the second ten seconds after its GPU is free."""
     settings = tmp_path / "controller.yaml"
     settings.write_text("batchWindowIdleSeconds: 10\nbatchWindowTimeoutSeconds: 60\n")
     found = replayed(tmp_path, policy, ONE, *WHOLE_THEN_SMALL, more=("--settings", str(settings)))
-    assert waits(found) == {"7g.80gb": 20.0, "1g.10gb": 110.0}
+    assert waits(found) == {"7g.80gb": whole, "1g.10gb": small}
 
 
 @pytest.mark.parametrize("policy", ["gpuplan", "nos"])
@@ -351,3 +351,14 @@ def test_cluster_is_read_from_any_of_its_parts() -> None:
     assert read_size("model=NVIDIA-H100-80GB-HBM3,nodes=1").model is H100
     with pytest.raises(TraceError, match="'gpus' is not understood"):
         read_size("gpus")
+
+
+@pytest.mark.parametrize(("policy", "first"), [("gpuplan", 0.5), ("nos", 1.25)])
+def test_pod_that_comes_alone_waits_for_no_window(tmp_path: Path, policy: str, first: float) -> None:
+    """0.1 s of the agent, 0.15 s until the count is written; those that come with others wait a second more."""
+    more = ("--write-allocatable", "--create", "0", "--delete", "0")
+    lone = replayed(tmp_path, policy, TWO, "a,0,7g.80gb,900000", "b,60000,7g.80gb,900000", more=more)
+    assert [lone["wait"]["all"][key] for key in ("p50", "max")] == [first, first]
+    three = [f"{name},{at},3g.40gb,900000" for name, at in (("a", 0), ("b", 100), ("c", 200))]
+    burst = replayed(tmp_path, policy, TWO, *three, more=more)
+    assert burst["wait"]["all"]["max"] <= 1.45

@@ -25,13 +25,14 @@ def test_the_first_pass_comes_by_itself_and_then_nothing(rig: LoopRig) -> None:
 
 def test_a_pass_waits_for_the_window(rig: LoopRig) -> None:
     rig.settle()
-    rig.bench.cluster.pod(pod())
+    for name in ("p", "q"):
+        rig.bench.cluster.pod(pod(name))
     assert rig.turn() == 1.0
     assert not rig.idle()
     assert rig.turn(after=9.5) == 0.5
     assert rig.snapshots == []
     rig.turn(after=0.5)
-    assert [p.name for p in rig.snapshots[0].pending] == ["p"]
+    assert [p.name for p in rig.snapshots[0].pending] == ["p", "q"]
     assert rig.idle()
 
 

@@ -15,6 +15,8 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 TOLERANCE = 0.05
+GANG = "scheduling.x-k8s.io/pod-group"
+"""Its pods wait for the window, however alone they come."""
 SETTINGS = ClusterSettings(
     status_tick_seconds=2.0, controller={"batchWindowTimeoutSeconds": 12, "batchWindowIdleSeconds": 6}
 )
@@ -45,7 +47,7 @@ def phase_of(cluster: Cluster, name: str) -> str:
 
 def test_phases_add_up_to_the_wait(started: Cluster) -> None:
     eventually(lambda: started.plans() and started.plans()[0].get("status", {}).get("gpus"), "the agent's report")
-    started.create(manifest(pod("p")))
+    started.create(manifest(pod("p", metadata={"labels": {GANG: "alone"}})))
     began = time.monotonic()  # the sandbox waits for the namespace's service account first
     eventually(lambda: phase_of(started, "p") == "Running", "the pod to run", 120)
     waited = time.monotonic() - began

@@ -92,12 +92,14 @@ def test_nothing_is_watched_before_a_pod_needs_it(informers: SchedulingInformers
 def test_namespaces_come_with_the_first_pod_that_selects_them(
     server: ApiServer, informers: SchedulingInformers, awake: threading.Event
 ) -> None:
+    assert not informers.listing
     informers.require(pod(affinity=(SELECTING,), gpu=()))
     informers.require(pod(affinity=(SELECTING,), gpu=()))
 
     namespaces = eventually(lambda: informers.context().namespaces, "the namespaces")
     assert "kube-system" in namespaces
     assert awake.is_set()
+    assert not informers.listing
     assert (informers.changed, informers.take_changes()) == (True, frozenset({"/api/v1/namespaces"}))
     assert (informers.changed, informers.take_changes()) == (False, frozenset())
     assert list(informers.watch_errors()) == ["/api/v1/namespaces"]
@@ -107,12 +109,32 @@ def test_namespaces_come_with_the_first_pod_that_selects_them(
     assert eventually(lambda: (informers.context().namespaces or {}).get("new"), "the new namespace")["team"] == "x"
 
 
+def test_a_first_list_is_under_way_until_it_is_there(server: ApiServer, informers: SchedulingInformers) -> None:
+    answered = threading.Event()
+
+    def hold(request: Any) -> None:
+        if "namespaces" in request.path:
+            answered.wait(10)
+
+    server.faults.append(hold)
+    try:
+        informers.require(pod(affinity=(SELECTING,), gpu=()))
+        assert informers.listing
+        answered.set()
+        eventually(lambda: not informers.listing, "the list")
+        assert informers.context().namespaces
+    finally:
+        answered.set()
+        server.faults.clear()
+
+
 def test_what_may_not_be_listed_stays_unknown(server: ApiServer, informers: SchedulingInformers) -> None:
     server.faults.append(lambda request: Refuse(code=403) if "persistentvolumes" in request.path else None)
     try:
         informers.require(pod(volumes=(ClaimUse(claim="c"),)))
         eventually(lambda: informers.watch_errors().get("/api/v1/persistentvolumes"), "the refused list")
         assert informers.context().volumes is None
+        eventually(lambda: not informers.listing, "it waits no longer for what is refused")
     finally:
         server.faults.clear()
 

@@ -1,0 +1,183 @@
+"""A pass before the window is over: kept where it costs no pod anything, and cheap where it is not."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.instances import MIXES, instance
+from controller.cache.batcher import ALONE_SECONDS
+from controller.cache.informers import FixedInformers
+from controller.early import costs_no_pod, may_be_tried
+from controller.model.results import Counts, CutShort, Placed, PlanningResult, Supply
+from controller.model.snapshot import Snapshot
+from controller.model.views import MigDesired, PodView
+from controller.planning import plan
+from tests.builders.objects import item, node
+from tests.builders.objects import pod as raw_pod
+from tests.controller.loop_rig import LoopRig, everything_on_n1
+from tests.controller.planner.builders import cluster, mig, pod, server
+from tests.drawn import examples
+
+NEW, OTHER = pod("new", "1g.5gb"), pod("other", "1g.5gb")
+WAITING = pod("waiting", "7g.40gb")
+UNTRIED = replace(pod("untried", "1g.5gb"), unschedulable=False)
+RESERVED = {OTHER.uid: "node-1"}
+
+
+def pending(*pods: PodView, reservations: dict[str, str] | None = None) -> Snapshot:
+    return replace(cluster(pending=pods), reservations=reservations or {})
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "news", "worth"),
+    [
+        (pending(NEW), True, True),
+        (pending(NEW, OTHER, reservations=RESERVED), True, True),
+        (pending(NEW, UNTRIED), True, True),
+        (pending(NEW, WAITING), False, True),
+        (pending(NEW, WAITING), True, False),
+        (pending(replace(NEW, gang="g", gang_size=2)), False, False),
+        (pending(WAITING, NEW, OTHER, reservations=RESERVED), True, False),
+        (pending(), False, True),
+    ],
+    ids=[
+        "alone",
+        "alongside one that has a place",
+        "alongside one that its scheduler has not tried",
+        "nothing has changed for the one that waits",
+        "the one that waits may have its place now",
+        "of a gang",
+        "two wait, one without a place",
+        "it is gone",
+    ],
+)
+def test_is_tried_only_where_it_may_cost_no_pod(snapshot: Snapshot, *, news: bool, worth: bool) -> None:
+    assert may_be_tried(snapshot, {NEW.uid}, news=news) is worth
+
+
+def result(*placed: PodView, destroyed: int = 0, cut_short: CutShort | None = None) -> PlanningResult:
+    found = tuple(Placed(uid=one.uid, key=one.key, node="node-1", supply=Supply.NEW) for one in placed)
+    return PlanningResult(placed=found, counts=Counts(partitions_destroyed=destroyed), cut_short=cut_short)
+
+
+@pytest.mark.parametrize(
+    ("made", "kept"),
+    [
+        (result(NEW, OTHER), True),
+        (result(NEW), False),
+        (result(OTHER), False),
+        (result(NEW, OTHER, destroyed=1), False),
+        (result(NEW, OTHER, cut_short=CutShort.WORK), False),
+    ],
+    ids=["all placed", "another loses its place", "a new one has none", "destroys", "was cut short"],
+)
+def test_is_kept_only_where_it_costs_no_pod(made: PlanningResult, *, kept: bool) -> None:
+    snapshot = pending(NEW, OTHER, WAITING, reservations=RESERVED)
+    assert costs_no_pod(snapshot, {NEW.uid, "gone"}, made) is kept
+
+
+@settings(max_examples=examples(60))
+@given(st.integers(1, 4), st.integers(1, 8), st.integers(0, 10_000), st.sampled_from(sorted(MIXES)))
+def test_keeps_every_partition_that_is_there(nodes: int, pods: int, seed: int, mix: str) -> None:
+    snapshot = instance(nodes=nodes, gpus=2, pods=pods, seed=seed, mix=MIXES[mix])
+    found = plan(snapshot)
+    if not costs_no_pod(snapshot, {one.uid for one in snapshot.pending}, found):
+        return
+    assert not found.unplaced
+    views = {(view.name, gpu.index): gpu for view in snapshot.plans for gpu in view.gpus}
+    for change in found.node_changes:
+        for planned in change.gpus:
+            there = views[change.node, planned.index].partitions
+            if isinstance(planned.desired, MigDesired):
+                layout = {(one.profile, one.start) for one in planned.desired.layout}
+                assert {(part.profile, part.start) for part in there} <= layout
+
+
+def test_an_idle_partition_in_the_way_makes_it_wait() -> None:
+    """The planner would destroy it; within the window its own pod may come."""
+    snapshot = cluster(server("node-1", mig(idle=[("4g.20gb", 0)])), pending=[WAITING])
+    found = plan(snapshot)
+    assert [one.uid for one in found.placed] == [WAITING.uid]
+    assert not costs_no_pod(snapshot, {WAITING.uid}, found)
+
+
+def quiet(rig: LoopRig) -> None:
+    rig.bench.cluster.node(node("n1"))
+    rig.settle()
+    rig.answer = everything_on_n1(item(0, 3))
+
+
+def names(rig: LoopRig) -> list[list[str]]:
+    return [[one.name for one in snapshot.pending] for snapshot in rig.snapshots]
+
+
+def test_a_pod_that_comes_alone_is_planned_at_once_and_the_next_ones_together(rig: LoopRig) -> None:
+    quiet(rig)
+    rig.bench.cluster.pod(raw_pod("a"))
+    assert rig.turn() == ALONE_SECONDS
+    assert rig.snapshots == []
+    rig.turn(after=ALONE_SECONDS)
+    assert names(rig) == [["a"]]
+    assert rig.bench.cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3)]
+    for name in ("b", "c"):
+        rig.bench.cluster.pod(raw_pod(name))
+        rig.turn(after=2)
+    assert len(rig.snapshots) == 1
+    rig.turn(after=10)
+    assert names(rig)[1:] == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize(("seconds", "passes"), [(4.75, 1), (5.0, 2)])
+def test_within_five_seconds_of_a_pass_for_new_pods_the_window_holds(rig: LoopRig, seconds: float, passes: int) -> None:
+    quiet(rig)
+    for name in ("a", "b"):
+        rig.bench.cluster.pod(raw_pod(name))
+        rig.turn()
+        rig.turn(after=ALONE_SECONDS)
+        rig.bench.clock.now += seconds
+    assert len(rig.snapshots) == passes
+
+
+class Listing(FixedInformers):
+    """As while a watch that a pod needs has just begun."""
+
+    listing = True
+
+
+def test_nothing_is_tried_before_what_the_pod_needs_is_listed(rig: LoopRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet(rig)
+    monkeypatch.setattr(rig.bench.state, "_informers", Listing())
+    rig.bench.cluster.pod(raw_pod("a"))
+    rig.turn()
+    rig.turn(after=ALONE_SECONDS)
+    assert rig.snapshots == []
+    monkeypatch.setattr(rig.bench.state, "_informers", FixedInformers())
+    rig.turn()
+    assert names(rig) == [["a"]]
+
+
+def nothing_fits(_: Snapshot) -> PlanningResult:
+    return PlanningResult()
+
+
+def destroys(snapshot: Snapshot) -> PlanningResult:
+    return replace(everything_on_n1(item(0, 3))(snapshot), counts=Counts(partitions_destroyed=1))
+
+
+@pytest.mark.parametrize("answer", [nothing_fits, destroys])
+def test_a_burst_costs_one_pass_more_at_most(rig: LoopRig, answer: Callable[[Snapshot], PlanningResult]) -> None:
+    quiet(rig)
+    rig.answer = answer
+    for number in range(8):
+        rig.bench.cluster.pod(raw_pod(f"p{number}"))
+        rig.turn(after=0.0)
+        rig.turn(after=0.3)
+    assert len(rig.snapshots) == 1, "it is tried once"
+    assert "planned" not in rig.bench.cluster.get_plan()["spec"], "what was thrown away is not written"
+    assert rig.recorder.emitted == []
+    assert not rig.idle()
+    rig.turn(after=10)
+    assert [len(found) for found in names(rig)] == [1, 8]

@@ -14,6 +14,8 @@ import pytest
 from kube import apply
 from sandbox.kubelet.node_status import VERSION
 from tests.e2e.kubelet.bench import KubeletSide
+from tests.e2e.kubelet.gpu_node import GpuNode
+from tests.e2e.kubelet.held import SETTINGS, offer_all
 from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealKubeletNode, StandInNode, has_active_list, minor_of
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import NODES, RealCluster
@@ -52,6 +54,28 @@ def kubelet_programs(cluster: RealCluster) -> KubeletPrograms:
     assert not isinstance(found, Missing)
     assert not isinstance(runtime, Missing)
     return KubeletPrograms(found["kubelet"], runtime)
+
+
+@pytest.fixture(scope="module")
+def machine_node(
+    request: pytest.FixtureRequest, cluster: RealCluster, kubelet_programs: KubeletPrograms
+) -> Iterator[GpuNode]:
+    """Of the tests of held slices: its pods have real processes."""
+    name = request.module.__name__.rpartition("test_")[2].replace("_", "-")
+    found = GpuNode(f"gpu-{name}", cluster, kubelet_programs, settings=SETTINGS, with_processes=True)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def node(request: pytest.FixtureRequest, machine_node: GpuNode) -> Iterator[GpuNode]:
+    """With the slices of the module's `LAYOUT`, all free."""
+    offer_all(machine_node, request.module.LAYOUT)
+    yield machine_node
+    machine_node.delete_pods()
 
 
 @pytest.fixture(scope="session")

@@ -182,9 +182,13 @@ class GpuNode:
         return found
 
     def offered(self, resource: str) -> tuple[str, ...]:
-        """Ids that the kubelet has from our plugin; none while it does not answer."""
+        """Ids that the kubelet has from our plugin, once it answers."""
+        return eventually(self._answer, "the kubelet answers", SECONDS).ids.get(resource, ())
+
+    def _answer(self) -> Allocatable | None:
+        """None where the kubelet is away, or has been asked too often."""
         answer = self._pod_resources.allocatable()
-        return answer.ids.get(resource, ()) if isinstance(answer, Allocatable) else ()
+        return answer if isinstance(answer, Allocatable) else None
 
     def offers(self, resource: str, count: int) -> bool:
         """The kubelet has them, and the Node shows them: an older Node can show them when the plugin is away."""

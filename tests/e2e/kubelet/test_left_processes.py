@@ -5,60 +5,26 @@ a process is left that nothing can kill.
 """
 
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
 from kube import apply
 from nodeagent.handover.config import PluginConfig, read_config
-from partitioning.resources import mig_resource
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, mig_item
+from tests.e2e.kubelet.held import HALF, MINUTE, SMALL, for_a_while
 from tests.e2e.kubelet.pod_processes import PodProcesses
-from tests.e2e.kubelet.programs import KubeletPrograms
-from tests.e2e.real_cluster import RealCluster
 from tests.waiting import eventually
 
-SMALL = mig_resource("1g.10gb")
-HALF = mig_resource("3g.40gb")
-SETTINGS = {"kubeletStartSeconds": 5, "releaseSlackSeconds": 8}
 LAYOUT = mig_item(("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4))
 WITHOUT_HALF = mig_item(("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 4))
 TIMERS_SECONDS = 15.0
 """Longer than grace period and slack together: what is held then is not held by time."""
-MINUTE = 60.0
-
-
-@pytest.fixture(scope="module")
-def machine_node(cluster: RealCluster, kubelet_programs: KubeletPrograms) -> Iterator[GpuNode]:
-    found = GpuNode("gpu-left", cluster, kubelet_programs, settings=SETTINGS, with_processes=True)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.close()
-
-
-@pytest.fixture
-def node(machine_node: GpuNode) -> Iterator[GpuNode]:
-    """With two small slices and half a GPU, all free."""
-    machine_node.write_plan(LAYOUT)
-    machine_node.wait_ready()
-    eventually(lambda: machine_node.offers(SMALL, 2) and machine_node.offers(HALF, 1), "all is on offer", SECONDS)
-    yield machine_node
-    machine_node.delete_pods()
 
 
 @pytest.fixture
 def processes(node: GpuNode) -> PodProcesses:
     assert node.processes is not None
     return node.processes
-
-
-def for_a_while(seconds: float, check: Callable[[], None]) -> None:
-    began = time.monotonic()
-    while time.monotonic() - began < seconds:
-        check()
-        time.sleep(0.2)
 
 
 def config(node: GpuNode) -> PluginConfig:

@@ -5,47 +5,21 @@ would keep them away.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from kube import apply
 from nodeagent.handover.config import Allocation, read_ledger
 from nodeagent.handover.seen_free import read_seen_free
-from partitioning.resources import mig_resource
 from tests.e2e.kubelet.gpu_node import SECONDS, GpuNode, Raw, mig_item
-from tests.e2e.kubelet.programs import KubeletPrograms
-from tests.e2e.real_cluster import RealCluster
+from tests.e2e.kubelet.held import MINUTE, SMALL, for_a_while
 from tests.waiting import eventually
 
-SMALL = mig_resource("1g.10gb")
-HALF = mig_resource("3g.40gb")
-SETTINGS = {"kubeletStartSeconds": 5, "releaseSlackSeconds": 8}
 LAYOUT = mig_item(*(("1g.10gb", start) for start in range(3)), ("3g.40gb", 4))
 TIMERS_SECONDS = 12.0
 """Longer than grace period and slack together: what is held then is not held by time."""
-MINUTE = 60.0
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-
-
-@pytest.fixture(scope="module")
-def machine_node(cluster: RealCluster, kubelet_programs: KubeletPrograms) -> Iterator[GpuNode]:
-    found = GpuNode("gpu-held", cluster, kubelet_programs, settings=SETTINGS, with_processes=True)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.close()
-
-
-@pytest.fixture
-def node(machine_node: GpuNode) -> Iterator[GpuNode]:
-    """With three small slices and half a GPU, all free."""
-    machine_node.write_plan(LAYOUT)
-    machine_node.wait_ready()
-    eventually(lambda: machine_node.offers(SMALL, 3) and machine_node.offers(HALF, 1), "all is on offer", SECONDS)
-    yield machine_node
-    machine_node.delete_pods()
 
 
 def ledger(node: GpuNode) -> dict[str, Allocation]:
@@ -58,13 +32,6 @@ def judged(node: GpuNode, raws: list[Raw]) -> list[Raw]:
     """Those that run, once the kubelet has admitted or refused each."""
     eventually(lambda: all(node.phase(raw) in ("Running", "Failed") for raw in raws), "admitted or not", SECONDS)
     return [raw for raw in raws if node.phase(raw) == "Running"]
-
-
-def for_a_while(seconds: float, check: Callable[[], None]) -> None:
-    began = time.monotonic()
-    while time.monotonic() - began < seconds:
-        check()
-        time.sleep(0.2)
 
 
 @pytest.fixture

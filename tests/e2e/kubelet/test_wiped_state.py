@@ -7,45 +7,18 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from kube import apply
-from partitioning.resources import mig_resource
-from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, mig_item
-from tests.e2e.kubelet.programs import KubeletPrograms
-from tests.e2e.real_cluster import RealCluster
+from tests.e2e.kubelet.gpu_node import PODS, GpuNode, mig_item
+from tests.e2e.kubelet.held import HALF, MINUTE
 from tests.waiting import eventually
 
-SMALL = mig_resource("1g.10gb")
-HALF = mig_resource("3g.40gb")
-SETTINGS = {"kubeletStartSeconds": 5, "releaseSlackSeconds": 8}
 LAYOUT = mig_item(("1g.10gb", 0), ("3g.40gb", 4))
 ALL_ELSE = mig_item(("7g.80gb", 0))
 TIMERS_SECONDS = 12.0
 """Longer than grace period and slack together: what is held then is not held by time."""
-MINUTE = 60.0
-
-
-@pytest.fixture(scope="module")
-def machine_node(cluster: RealCluster, kubelet_programs: KubeletPrograms) -> Iterator[GpuNode]:
-    found = GpuNode("gpu-wiped", cluster, kubelet_programs, settings=SETTINGS, with_processes=True)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.close()
-
-
-@pytest.fixture
-def node(machine_node: GpuNode) -> Iterator[GpuNode]:
-    """With one small slice and half a GPU, all free."""
-    machine_node.write_plan(LAYOUT)
-    machine_node.wait_ready()
-    eventually(lambda: machine_node.offers(SMALL, 1) and machine_node.offers(HALF, 1), "all is on offer", SECONDS)
-    yield machine_node
-    machine_node.delete_pods()
 
 
 @pytest.mark.parametrize("meanwhile", ["run", "are killed", "are away"])

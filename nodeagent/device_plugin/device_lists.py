@@ -199,28 +199,21 @@ class DeviceLists:
 
     def _unusable(self, resource: str, id_: str) -> str:
         device = self._by_id.get(id_)
+        what = f"{id_} ({resource})"
         if id_ in self._config.withdrawn:
-            return (
-                f"{id_} ({resource}) is being withdrawn: gpuplan re-partitions this GPU. A controller's pod is "
-                "created again by itself, a bare pod must be created again."
+            why = f"{what} is being withdrawn: gpuplan re-partitions this GPU"
+        elif device is None or device.resource != resource:
+            why = f"{id_} is not advertised as {resource} on this node any more: the GPU was re-partitioned"
+        elif id_ in self._doubted:
+            why = f"{what} may be in use by a pod that the kubelet has forgotten, until gpuplan has seen it free"
+        elif id_ in self._config.unhealthy:
+            why = (
+                f"{what} cannot be used: its GPU is lost or broken, or the node was restarted and the device was not "
+                "observed since; see the status of this node's GPUPartitionPlan"
             )
-        if device is None or device.resource != resource:
-            return (
-                f"{id_} is not advertised as {resource} on this node any more: the GPU was re-partitioned. A "
-                "controller's pod is created again by itself, a bare pod must be created again."
-            )
-        if id_ in self._doubted:
-            return (
-                f"{id_} ({resource}) may be in use by a pod that the kubelet has forgotten, until gpuplan has seen it "
-                "free. A controller's pod is created again by itself, a bare pod must be created again."
-            )
-        if id_ in self._config.unhealthy:
-            return (
-                f"{id_} ({resource}) cannot be used: its GPU is lost or broken, or the node was restarted and "
-                "the device was not observed since; see the status of this node's GPUPartitionPlan. A controller's "
-                "pod is created again by itself, a bare pod must be created again."
-            )
-        return ""
+        else:
+            return ""
+        return f"{why}. A controller's pod is created again by itself, a bare pod must be created again."
 
 
 def _impossible(resource: str, devices: Collection[Device]) -> str:

@@ -148,23 +148,21 @@ class ResourceServer(rpc.DevicePluginServicer):
     def PreStartContainer(
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
-        if occupied := self._lists.occupied(request.devices_ids):
-            context.abort(
-                grpc.StatusCode.UNAVAILABLE,
-                f"a process of a pod that was deleted by force still has {occupied[0]}. This is tried again.",
-            )
-        if shared := self._shared(request.devices_ids, context):
-            context.abort(
-                grpc.StatusCode.UNAVAILABLE,
-                f"an earlier pod may still use {shared}: gpuplan's node agent has not seen its end yet. This is tried "
-                "again.",
-            )
-        devices = [self._lists.device(id_) for id_ in request.devices_ids]
+        if why := self._why_not_yet(request.devices_ids, context):
+            context.abort(grpc.StatusCode.UNAVAILABLE, f"{why}. This is tried again.")
+        return pb.PreStartContainerResponse()
+
+    def _why_not_yet(self, ids: Collection[str], context: grpc.ServicerContext) -> str:
+        if occupied := self._lists.occupied(ids):
+            return f"a process of a pod that was deleted by force still has {occupied[0]}"
+        if shared := self._shared(ids, context):
+            return f"an earlier pod may still use {shared}: gpuplan's node agent has not seen its end yet"
+        devices = [self._lists.device(id_) for id_ in ids]
         gpus = {device.gpu for device in devices if device is not None and device.kind is DeviceKind.MPS}
         for gpu in sorted(gpus):
             if (reason := self._daemons.confirm(gpu)) is not None:
-                context.abort(grpc.StatusCode.UNAVAILABLE, f"MPS on {gpu} is not ready: {reason}. This is tried again.")
-        return pb.PreStartContainerResponse()
+                return f"MPS on {gpu} is not ready: {reason}"
+        return ""
 
     def _shared(self, ids: Collection[str], context: grpc.ServicerContext) -> str:
         """The first one that an earlier pod may still have when the agent has had a moment to look."""

@@ -22,7 +22,7 @@ from nodeagent.hardware.partitions import whole
 from nodeagent.nvidia.moment import Moment
 from nodeagent.nvidia.own_plugin import Blocking, OwnPlugin
 from nodeagent.nvidia.served import registered, served
-from nodeagent.nvidia.switch import DONE, Progress, Switch
+from nodeagent.nvidia.switch import DONE, Progress, Switch, waiting
 from nodeagent.observation import Observation
 from nodeagent.observed.kubelet import Allocatable, Held
 from nodeagent.observed.node import ObservedNode
@@ -82,7 +82,7 @@ class NvidiaBackend:
     ) -> Progress:
         node, config = observation.readings.node, desired.nvidia
         if node is None:
-            return Progress(stage=_waits("this Node was not read from the API yet"), key="")
+            return Progress(stage=waiting("this Node was not read from the API yet"), key="")
         if not isinstance(config, NodeConfig) or desired.paused or desired.disabled or observation.rival:
             self._guard.lift(node)
             return Progress(stage=DONE, key=node.plugin_config)
@@ -90,7 +90,7 @@ class NvidiaBackend:
         unread = observation.driver_problem is not None or not observation.gpus
         if silencing or unread:
             self._guard.lift(node)
-            stage = silencing or _waits("the GPUs of this node cannot be read")
+            stage = silencing or waiting("the GPUs of this node cannot be read")
             return Progress(stage=stage, key=node.plugin_config)
         found = registered(config, self._ids, observation.gpus)
         known = isinstance(observation.readings.allocatable, Allocatable)
@@ -187,7 +187,3 @@ def _mode_note(gpu: ObservedGpu, config: PluginConfig) -> str:
         "it is in compute mode EXCLUSIVE_PROCESS and serves one process: NVIDIA's MPS daemon sets that back when it "
         f"ends; where none runs, run nvidia-smi -i {gpu.index} -c 0"
     )
-
-
-def _waits(message: str) -> Stage:
-    return Stage(schedulable=False, reason=Reason.ADVERTISING, message=message)

@@ -108,7 +108,7 @@ class Switch:
             return Stage(schedulable=False, reason=Reason.ADVERTISE_TIMEOUT, message=message, failed=True)
         why = self._guard.close(now.node)
         if not now.node.changing or self._ages.seconds("tainted", config.key) < TAINT_SECONDS:
-            return _waiting(why or "the Node gets a taint before NVIDIA's device plugin changes its config")
+            return waiting(why or "the Node gets a taint before NVIDIA's device plugin changes its config")
         return ASKED
 
     def _confirm(self, config: NodeConfig, now: Moment, plugin: NodePod) -> Stage:
@@ -156,7 +156,7 @@ class Switch:
             message = f"config-manager of pod {daemon.title} has not chosen {config.key} yet, which takes some restarts"
             return self._late("daemon's config", DAEMON_SECONDS, message)
         if self._ages.seconds("daemon", config.key) < SIGNAL_SECONDS:
-            return _waiting("NVIDIA's MPS daemon has not loaded its config yet")
+            return waiting("NVIDIA's MPS daemon has not loaded its config yet")
         if now.held:
             if self._ages.seconds("held", config.key) >= LOADED_SECONDS:
                 self._guard.lift(now.node)  # a pod may run for days, and the taint keeps off all others
@@ -190,7 +190,7 @@ class Switch:
             what = f"NVIDIA's device plugin: {what}: read the log of its pod"
             return lost or self._late("registered", LOADED_SECONDS, what)
         if self._ages.seconds("loaded", config.key) < LOADED_SECONDS:
-            return _waiting(f"NVIDIA's device plugin: {what} yet")
+            return waiting(f"NVIDIA's device plugin: {what} yet")
         return self._reloaded(plugin.uid, PLUGIN, config, f"NVIDIA's device plugin: {what}")
 
     def _reloaded(self, pod_uid: str, program: str, config: NodeConfig, what: str) -> Stage:
@@ -226,8 +226,8 @@ class Switch:
         return Stage(schedulable=False, reason=reason, message=f"{message}{after}", failed=True)
 
 
-def _waiting(message: str) -> Stage:
+def waiting(message: str) -> Stage:
     return Stage(schedulable=False, reason=Reason.ADVERTISING, message=message)
 
 
-ASKED = _waiting(f"the controller names the new config in the node's label {CONFIG_LABEL}")
+ASKED = waiting(f"the controller names the new config in the node's label {CONFIG_LABEL}")

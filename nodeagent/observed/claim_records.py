@@ -13,8 +13,8 @@ from typing import Any
 from kube.kubelet_api import podresources_pb2 as messages
 from nodeagent.hardware.gpu_ids import DRA_DRIVER
 
-Claimed = tuple[str, str]
-"""UID of a pod, and an id."""
+Claimed = tuple[str, tuple[str, ...]]
+"""UID of a pod, and ids."""
 
 
 def claim_id(device: str, uuid: str = "") -> str:
@@ -32,7 +32,7 @@ def of_kubelet(content: Mapping[str, Any]) -> list[Claimed]:
     """Its file dra_manager_state, from Kubernetes 1.31 on. A claim without devices is not prepared yet."""
     claims = json.loads(content["Data"])["ClaimInfoStateList"] if "Data" in content else content["entries"]
     return [
-        (str(uid), claim_id(device["DeviceName"]))
+        (str(uid), (claim_id(device["DeviceName"]),))
         for claim in claims or ()
         for uid in claim["PodUIDs"] or ()
         for device in ((claim.get("DriverState") or {}).get(DRA_DRIVER) or {}).get("Devices") or ()
@@ -43,7 +43,7 @@ def of_driver(content: Mapping[str, Any]) -> list[Claimed]:
     """Its file checkpoint.json, in all versions that it has there."""
     versions = [found for key in ("v1", "v2") if (found := content.get(key))]
     return [
-        (str(pod["uid"]), claim_id(device, uuid))
+        (str(pod["uid"]), (claim_id(device, uuid),))
         for version in versions
         for claim in (version.get("preparedClaims") or {}).values()
         for pod in (claim.get("status") or {}).get("reservedFor") or ()

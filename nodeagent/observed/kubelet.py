@@ -26,7 +26,7 @@ from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.handover.files import Identity, identity
 from nodeagent.handover.rival_sockets import driver_sockets, rival_sockets
 from nodeagent.hardware.gpu_ids import DRA_DRIVER, KNOWN, GpuResources
-from nodeagent.observed.claim_records import claimed_devices, of_driver, of_kubelet
+from nodeagent.observed.claim_records import Claimed, claimed_devices, of_driver, of_kubelet
 from nodeagent.observed.host_paths import on_host
 
 log = logging.getLogger(__name__)
@@ -116,14 +116,15 @@ class Kubelet:
     def checkpoint(self) -> tuple[CheckpointEntry, ...]:
         """Extra votes for "used", claims included: without a readable file there are none, and nothing follows."""
         host, problems, found = self._host_paths(), [], []
-        readers: dict[Path, Callable[[Any], list[CheckpointEntry]]] = {
+        readers: dict[Path, Callable[[Any], list[Claimed]]] = {
             self._paths.checkpoint: partial(_checkpointed, resources=self.resources),
-            host.claims: _claimed(of_kubelet),
-            host.driver_checkpoint(DRA_DRIVER): _claimed(of_driver),
+            host.claims: of_kubelet,
+            host.driver_checkpoint(DRA_DRIVER): of_driver,
         }
         for path, read in readers.items():
             try:
-                found += read(json.loads(path.read_text(encoding="utf-8")))
+                rows = read(json.loads(path.read_text(encoding="utf-8")))
+                found += [CheckpointEntry(pod_uid=uid, ids=ids) for uid, ids in rows]
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -178,19 +179,15 @@ def _no_answer(method: str, error: grpc.RpcError) -> NoAnswer:
     return NoAnswer(reason=f"pod-resources {method}: {call.code().name}: {call.details()}")
 
 
-def _checkpointed(content: Mapping[str, Any], resources: GpuResources) -> list[CheckpointEntry]:
+def _checkpointed(content: Mapping[str, Any], resources: GpuResources) -> list[Claimed]:
     """The ids of GPUs in each line of the checkpoint."""
     found = []
     for row in content["Data"]["PodDeviceEntries"] or ():
         ids = {str(device_id) for of_numa_node in (row["DeviceIDs"] or {}).values() for device_id in of_numa_node or ()}
         concerning = tuple(sorted(i for i in ids if resources.concerns(row["ResourceName"], i)))
         if concerning:
-            found.append(CheckpointEntry(pod_uid=str(row["PodUID"]), ids=concerning))
+            found.append((str(row["PodUID"]), concerning))
     return found
-
-
-def _claimed(read: Callable[[Any], list[tuple[str, str]]]) -> Callable[[Any], list[CheckpointEntry]]:
-    return lambda content: [CheckpointEntry(pod_uid=uid, ids=(found,)) for uid, found in read(content)]
 
 
 def _concerning(held: Held, resources: GpuResources) -> Held:

@@ -41,13 +41,10 @@ class Handback:
         theirs = conditions.get(Condition.READY.value, {}).get("reason") in READY_OF_CONTROLLER
         heard = conditions.get(Condition.AGENT_ALIVE.value, {})
         alive = heard.get("status") == "True"
-        if not theirs or alive:
+        if not theirs or alive or not reporting:
+            # A heartbeat would still carry what is not reported. What is written first is everything but Ready.
             self._taken_before = self._announced_at = None
-            return True
-        if not reporting:
-            # A heartbeat would still carry the problem. What is written first is everything but Ready.
-            self._taken_before = self._announced_at = None
-            return False
+            return not theirs or alive
         if self._taken_before is None:
             self._taken_before = self._beats.taken
         if self._beats.taken == self._taken_before:

@@ -25,9 +25,8 @@ DOUBT_SECONDS = 2.0
 
 
 class DebouncedVerdicts:
-    def __init__(self, *, clock: Callable[[], float], patience_seconds: float) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._ages = Ages(clock)
-        self._patience_seconds = patience_seconds
         self._free: set[str] = set()
         self._now_free: set[str] = set()
         self._held_back = False
@@ -35,7 +34,7 @@ class DebouncedVerdicts:
     def of(self, device_id: str, verdict: Verdict) -> Verdict:
         """The verdict to report on an id in this pass."""
         doubted = verdict.use is Use.UNKNOWN and device_id in self._free
-        if doubted and self._ages.seconds(device_id) < self._patience_seconds:
+        if doubted and self._ages.seconds(device_id) < DOUBT_SECONDS:
             self._held_back = True
             verdict = Verdict(use=Use.FREE)
         if verdict.free:
@@ -54,8 +53,7 @@ class Outcomes:
     """Call `of` once a pass."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._orphan_book = OrphanBook()
-        self._debounced = DebouncedVerdicts(clock=clock, patience_seconds=DOUBT_SECONDS)
+        self._orphan_book, self._debounced = OrphanBook(), DebouncedVerdicts(clock)
 
     def of(self, work: PassWork) -> PassResult:
         """One outcome per GPU, and per index of the plan that no GPU has."""

@@ -14,21 +14,24 @@ from typing import Any
 
 from crds.v1alpha1 import names
 from crds.v1alpha1.names import EventReason, GpuState, Reason
+from kube.change_log import ChangeLog
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
 from kube.logs import fields
+from nodeagent.ages import Ages
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.pods import NodePod
 from nodeagent.report.drift import DriftWatch
 from nodeagent.report.metrics import ACTUATE, ALLOCATABLE, REGISTER, AgentMetrics
 from nodeagent.report.mps_alarms import MpsAlarms
-from nodeagent.report.operator_labels import MissingLabels
+from nodeagent.report.operator_labels import missing
 from nodeagent.report.outcome import GpuOutcome, PassResult
 from nodeagent.report.publish import same
 from nodeagent.report.status import plan_status
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
+LABELS_SECONDS = 10.0
 PIDS_SECONDS = 60.0
 """Between two writes of a status in which the numbers of processes alone have changed."""
 _PID = re.compile(r"\bprocess \d+")
@@ -60,7 +63,8 @@ class Reporter:
     """Where the device plugin's config lies on the node."""
 
     def __post_init__(self) -> None:
-        self._drift, self._mps_alarms, self._missing_labels = DriftWatch(), MpsAlarms(), MissingLabels(self.clock)
+        self._drift, self._mps_alarms = DriftWatch(), MpsAlarms()
+        self._ages, self._missing_labels = Ages(self.clock), ChangeLog(log)
         self._begun: dict[str, _Begun] = {}
         self._states: dict[int, tuple[str, str]] = {}
         self._started = self.now()
@@ -149,8 +153,11 @@ class Reporter:
             self._warn(result, EventReason.DRIFT_REPAIRED, message)
 
     def _note_missing_labels(self, result: PassResult) -> None:
-        message = self._missing_labels.to_report(result.observation.readings.node, disabled=result.observation.disabled)
-        if message:
+        """With `operatorLabels: manage` the controller sets them within some seconds."""
+        message = missing(result.observation.readings.node, disabled=result.observation.disabled)
+        young = bool(message) and self._ages.seconds(message) < LABELS_SECONDS
+        self._ages.end_pass()
+        if not young and self._missing_labels.is_new(message):
             self._warn(result, Reason.OPERATOR_LABELS_MISSING, message)
 
     def _note_mps(self, result: PassResult) -> None:

@@ -17,9 +17,12 @@ from benchmarks.instances import MIXES, instance
 from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
+from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
+from controller.actions.pod_ways import PodWays
+from controller.actions.reporter import Reporter
 from controller.api.plans import ConditionReading, GpuReading, PlanReading, Stage
 from controller.cache.batcher import Batcher
 from controller.cache.cluster import Deadlines
@@ -40,14 +43,20 @@ class Turn:
     state: State
     agent_liveness: AgentLiveness
     plan_lifecycle: PlanLifecycle
+    node_labels: NodeLabels
     nominator: Nominator
+    pod_ways: PodWays
+    reporter: Reporter
 
     def steps(self) -> dict[str, Callable[[], object]]:
         return {
             "state": self.state.tick,
             "lifecycle": self.plan_lifecycle.run,
             "agents": self.agent_liveness.run,
+            "labels": self.node_labels.run,
             "nominator": self.nominator.run,
+            "ways": self.pod_ways.follow,
+            "report": self.reporter.follow,
         }
 
 
@@ -86,7 +95,10 @@ def filled(cluster: Snapshot) -> Turn:
         plan_lifecycle=PlanLifecycle(
             environment, Writer(environment), plan_return_seconds=60, orphan_plan_seconds=3600
         ),
+        node_labels=NodeLabels(environment, manage_operator=False),
         nominator=Nominator(environment, enabled=True),
+        pod_ways=PodWays(environment),
+        reporter=Reporter(environment, api),
     )
     for node in cluster.nodes:
         state.observe_node(node.name, node)

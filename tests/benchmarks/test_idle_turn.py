@@ -9,5 +9,6 @@ def test_prints_every_step_in_both_columns(capsys: pytest.CaptureFixture[str]) -
     main(["--nodes", "3", "--pods", "4"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "3 nodes, 4 pending pods; ms per turn"
-    assert [line.split()[0] for line in lines[2:]] == ["state", "lifecycle", "agents", "nominator", "sum"]
+    steps = ["state", "lifecycle", "agents", "labels", "nominator", "ways", "report", "sum"]
+    assert [line.split()[0] for line in lines[2:]] == steps
     assert all(len(line.split()) == 3 for line in lines[2:])

@@ -8,7 +8,7 @@ PROFILE ?= quick
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node e2e-gitops \
-  e2e-scale e2e-load e2e-programs hardware fmt lock manifests docs image audit clean
+  e2e-scale e2e-load e2e-programs latency hardware fmt lock manifests docs image audit clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -110,6 +110,9 @@ e2e-scale: e2e-programs  ## what takes longer: minutes of waiting, more samples,
 e2e-load: e2e-programs  ## of it, only the load: NODES=1000 simulated nodes and PODS=10000 pods on a real control plane
 	K8S=$(K8S) $(BIN)/python -m benchmarks.scale --nodes $(or $(NODES),1000) --pods $(or $(PODS),10000) \
 	  --rate $(or $(RATE),8) --heartbeat $(or $(HEARTBEAT),20) --limit-seconds 2400
+
+latency: e2e-programs  ## from a pod's creation to Running on a real control plane, by phase; RUNS=5 of each way to come, a quarter of an hour
+	K8S=$(K8S) $(BIN)/python -m benchmarks.latency --runs $(or $(RUNS),5)
 
 manifests: .venv/.ready  ## render what is generated of the chart, and deploy/manifests; builds helm once, with Go
 	helm="$$($(BIN)/python -m tests.e2e.rig helm)" && $(BIN)/python -m deploy.generate --write --helm "$$helm"

@@ -39,6 +39,8 @@ TICK_SECONDS = 10.0
 """A kubelet's."""
 QUIET_SECONDS = 8.0
 """Between two runs: the controller sees no burst."""
+TURN_SECONDS = 1.5
+"""Until the controller has counted the last pod that runs."""
 START_SECONDS = 180.0
 RUN_SECONDS = 150.0
 PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
@@ -101,10 +103,10 @@ class Rig:
         return [round(self.seen.running[name] - began, 2) for name, began in created.items()]
 
     def phases(self) -> dict[str, float]:
-        """Sums, by the controller's own page."""
+        """Sums of seconds, by the controller's own page."""
         port = yaml.safe_load((self.cluster.directory / "controller.yaml").read_text())["metricsPort"]
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
-            return {phase: float(value) for phase, value in _SUMS.findall(answer.read().decode())}
+            return sums(answer.read().decode())
 
     def until(self, holds: Callable[[], object], what: str, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -137,13 +139,20 @@ class Rig:
             apply.delete(self.cluster.api, f"{PODS}/{waiting}")
 
 
-def measured(rig: Rig, runs: Sequence[Sequence[str]], *, gap_seconds: float = 0.0) -> Found:
+def sums(page: str) -> dict[str, float]:
+    """Of each phase, from a page of metrics."""
+    return {phase: float(value) for phase, value in _SUMS.findall(page)}
+
+
+def measured(
+    rig: Rig, runs: Sequence[Sequence[str]], *, gap_seconds: float = 0.0, pause: Callable[[float], None] = time.sleep
+) -> Found:
     """Each run after a quiet time."""
     before, found = rig.phases(), []
     for resources in runs:
-        time.sleep(QUIET_SECONDS)
+        pause(QUIET_SECONDS)
         found.append(rig.run(resources, gap_seconds=gap_seconds))
-    time.sleep(1.5)
+    pause(TURN_SECONDS)
     pods = sum(map(len, runs))
     after = rig.phases()
     return Found(runs=found, phases={name: (after[name] - before.get(name, 0.0)) / pods for name in after})

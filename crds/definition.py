@@ -28,6 +28,8 @@ def _ready(field: str) -> str:
 COLUMNS = (
     ("Mode", "string", ".status.summary.mode", False),
     ("Paused", "boolean", ".spec.paused", False),
+    ("GPUs", "integer", ".status.summary.gpus", False),
+    ("Model", "string", ".status.summary.model", False),
     ("MIG", "string", ".status.summary.mig", False),
     ("MPS", "string", ".status.summary.mps", False),
     ("Whole", "string", ".status.summary.whole", False),
@@ -42,7 +44,8 @@ COLUMNS = (
 COLUMN_DESCRIPTIONS = {
     "Mode": "Auto: the controller plans. Manual: you do. Empty until the node agent has read the plan.",
     "Paused": "true: neither the controller nor the agent changes anything.",
-    "MIG": "MIG instances in use / in all.",
+    "Model": "Model of the GPUs; mixed where there are several.",
+    "MIG": "MIG instances in use / in all; off where MIG mode is off.",
     "MPS": "MPS slices in use / in all.",
     "Whole": "Whole GPUs in use / in all.",
     "Ready": "Whether hardware, device plugin and node agree with this generation of the plan.",

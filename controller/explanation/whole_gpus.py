@@ -35,6 +35,8 @@ def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock], causes: Sequence
     found = sum(by_node, Counter[str]())
     uses = [use for use in (_IN_USE, _CUT, _MIG, _CLOSED, _TAKEN) if found[use]]
     counts = ", ".join(f"{found[use]} {'is' if found[use] == 1 else 'are'} {use}" for use in uses)
+    if count > 1:  # too few of them
+        counts = counts.replace(_TAKEN, f"free or {_TAKEN}")
     free = "No whole GPU is free" if count == 1 else f"No node has {count} whole GPUs free"
     detail = f"In use by {listed(sorted(holders))}." if holders else ""
     enough = [node for node in by_node if node[_IN_USE] + node[_CUT] + node[_TAKEN] >= count]

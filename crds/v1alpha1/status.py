@@ -43,7 +43,16 @@ class Summary(Wire):
     mode: Annotated[str | None, Field(max_length=32, description="spec.mode, or Auto where the plan gives none.")] = (
         None
     )
-    mig: Annotated[str | None, Field(max_length=32, description="MIG instances, used/total.")] = None
+    gpus: Annotated[int | None, Field(ge=0, description="GPUs of the node.")] = None
+    model: Annotated[str | None, Field(max_length=128, description="Their model; mixed where they are of several.")] = (
+        None
+    )
+    mig: Annotated[
+        str | None,
+        Field(
+            max_length=32, description="MIG instances, used/total; off where MIG mode is off on every GPU that has it."
+        ),
+    ] = None
     mps: Annotated[str | None, Field(max_length=32, description="MPS slices, used/total.")] = None
     whole: Annotated[str | None, Field(max_length=32, description="Whole GPUs, used/total.")] = None
 
@@ -99,6 +108,24 @@ class PartitionStatus(Wire):
     pod: Annotated[str | None, Field(max_length=317, description="namespace/name of the pod that holds it.")] = None
 
 
+class LastChange(Wire):
+    """What the last change of a GPU made and destroyed."""
+
+    time: Annotated[str, Field(json_schema_extra={"format": "date-time"}, description="When that was seen, UTC.")]
+    generation: Annotated[
+        int,
+        Field(ge=0, json_schema_extra={"format": "int64"}, description="metadata.generation that was carried out."),
+    ]
+    created: Annotated[
+        list[Annotated[str, Field(max_length=128)]] | None,
+        Field(max_length=64, json_schema_extra=atomic(), description="Partitions that came, as mig-1g.10gb at 6."),
+    ] = None
+    destroyed: Annotated[
+        list[Annotated[str, Field(max_length=128)]] | None,
+        Field(max_length=64, json_schema_extra=atomic(), description="Partitions that went."),
+    ] = None
+
+
 class GpuStatus(Wire):
     """One GPU of the node."""
 
@@ -125,6 +152,9 @@ class GpuStatus(Wire):
     partitions: Annotated[
         list[PartitionStatus] | None,
         Field(max_length=64, json_schema_extra=atomic(), description="Every partition that exists, used or not."),
+    ] = None
+    last_change: Annotated[
+        LastChange | None, Field(description="What of its partitions changed last, by gpuplan or by others.")
     ] = None
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from crds.v1alpha1 import names
 from crds.v1alpha1.names import EventReason, GpuState, Reason
+from crds.v1alpha1.status import LastChange
 from kube.change_log import ChangeLog
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
@@ -22,6 +23,7 @@ from nodeagent.ages import Ages
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.pods import NodePod
 from nodeagent.report.drift import DriftWatch
+from nodeagent.report.last_change import in_words
 from nodeagent.report.metrics import ACTUATE, ALLOCATABLE, REGISTER, AgentMetrics
 from nodeagent.report.mps_alarms import MpsAlarms
 from nodeagent.report.operator_labels import missing
@@ -79,21 +81,23 @@ class Reporter:
             self.metrics.actuated(done)
         self._note_repairs(result)
         self._note_mps(result)
+        plan = result.observation.plan
+        status = None
+        if plan is not None:
+            status = plan_status(result, plan, version=self.version, config_path=self.config_path, now=self.now())
         for outcome in result.outcomes:
-            self._note(outcome, result)
+            self._note(outcome, result, _done(outcome, status, plan.generation if plan is not None else 0))
         self._note_refused(result)
         self._note_twice(result)
         if result.observation.driver_problem is not None and not result.observation.driver_closed:
             self.metrics.error(f"driver-{result.observation.driver_problem.kind}")
-        plan = result.observation.plan
         self._note_missing_labels(result)
         ready = all(outcome.state is GpuState.READY for outcome in result.outcomes if outcome.managed)
         if plan is not None and ready and not (result.problem or result.held_twice):
             self._generation = plan.generation
         self.metrics.found(result.outcomes, self._generation, result.observation.readings.mps)
-        if plan is None:
+        if plan is None or status is None:
             return None
-        status = plan_status(result, plan, version=self.version, config_path=self.config_path, now=self.now())
         if not same(status, plan.status) and same(_without_pids(status), _without_pids(plan.status)):
             # A process that ends and is started again and again has another number in each pass.
             if self.clock() < self._pids_at + PIDS_SECONDS:
@@ -106,7 +110,7 @@ class Reporter:
             self.metrics.error("status")
             return RETRY_SECONDS
 
-    def _note(self, outcome: GpuOutcome, result: PassResult) -> None:
+    def _note(self, outcome: GpuOutcome, result: PassResult, done: str) -> None:
         """One GPU: whether its state has changed, and how long it took to be confirmed."""
         plan = result.observation.plan
         state = (str(outcome.state), str(outcome.reason))
@@ -120,7 +124,7 @@ class Reporter:
             known = before is None and outcome.gpu is not None and outcome.gpu.uuid in result.work.confirmed
             failed, ready = outcome.state is GpuState.FAILED, outcome.state is GpuState.READY and not known
             if plan is not None and (failed or ready):
-                self.emit(_about(plan), "Warning" if failed else "Normal", outcome.reason, _event_text(outcome))
+                self.emit(_about(plan), "Warning" if failed else "Normal", outcome.reason, _event_text(outcome, done))
 
     def _measure(self, uuid: str, outcome: GpuOutcome, result: PassResult) -> float | None:
         """How long the GPU's change takes, in whole and by phase; the seconds where it is over."""
@@ -218,5 +222,14 @@ def _about_pod(pod: NodePod) -> ObjectReference:
     return ObjectReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace)
 
 
-def _event_text(outcome: GpuOutcome) -> str:
-    return f"GPU {outcome.index}: {outcome.message}" if outcome.message else f"GPU {outcome.index} matches the plan."
+def _done(outcome: GpuOutcome, status: Mapping[str, Any] | None, generation: int) -> str:
+    """What this generation of the plan created and destroyed on the GPU."""
+    gpus = (status or {}).get("gpus") or ()
+    change = next((gpu.get("lastChange") for gpu in gpus if gpu["index"] == outcome.index), None)
+    return in_words(LastChange.read(change), generation) if change else ""
+
+
+def _event_text(outcome: GpuOutcome, done: str) -> str:
+    return (
+        f"GPU {outcome.index}: {outcome.message}" if outcome.message else f"GPU {outcome.index} matches the plan{done}."
+    )

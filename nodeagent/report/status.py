@@ -15,6 +15,7 @@ from crds.v1alpha1.names import GpuState, Mode, Reason
 from crds.v1alpha1.status import (
     DevicePluginStatus,
     GpuStatus,
+    LastChange,
     ModelReport,
     NodeFacts,
     PartitionStatus,
@@ -24,8 +25,9 @@ from crds.v1alpha1.status import (
 )
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import DeviceKind
-from nodeagent.hardware.driver import ObservedGpu
+from nodeagent.hardware.driver import MigMode, ObservedGpu
 from nodeagent.report.conditions import conditions
+from nodeagent.report.last_change import last_change
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult
 from partitioning.models import GpuModel, ProfileSpec
 
@@ -44,11 +46,14 @@ def plan_status(result: PassResult, plan: ObservedPlan, *, version: str, config_
     result = replace(result, outcomes=tuple(_reportable(outcome) for outcome in result.outcomes[:MOST_GPUS]))
     return PlanStatus(
         observed_generation=plan.generation,
-        summary=_summary(result.outcomes, plan),
+        summary=_summary(result, plan),
         conditions=conditions(result, live.get("conditions") or [], generation=plan.generation, now=now),
         node=_node(result, version),
         models=_models(result.observation.gpus),
-        gpus=[_gpu(outcome) for outcome in result.outcomes],
+        gpus=[
+            _gpu(outcome, last_change(outcome, live.get("gpus") or [], plan.generation, now))
+            for outcome in result.outcomes
+        ],
         device_plugin=_device_plugin(result, config_path, live.get("devicePlugin") or {}, now),
     ).wire()
 
@@ -63,8 +68,12 @@ def _node(result: PassResult, agent_version: str) -> NodeFacts:
     )
 
 
-def _summary(outcomes: Iterable[GpuOutcome], plan: ObservedPlan) -> Summary:
-    found = [partition for outcome in outcomes for partition in outcome.partitions]
+def _summary(result: PassResult, plan: ObservedPlan) -> Summary:
+    found = [partition for outcome in result.outcomes for partition in outcome.partitions]
+    gpus = result.observation.gpus
+    modes = {gpu.mig_mode for gpu in gpus if not gpu.problem}
+    uncut = "0/0" if MigMode.ENABLED in modes else "off" if MigMode.DISABLED in modes else None
+    models = {gpu.model.key if gpu.model is not None else gpu.name for gpu in gpus} - {""}
 
     def used_of(kind: DeviceKind) -> str | None:
         mine = [entry for entry in found if entry.partition.kind is kind]
@@ -72,7 +81,9 @@ def _summary(outcomes: Iterable[GpuOutcome], plan: ObservedPlan) -> Summary:
 
     return Summary(
         mode=(plan.content.spec.mode or Mode.AUTO) if plan.content is not None else None,
-        mig=used_of(DeviceKind.MIG),
+        gpus=len(gpus),
+        model=("mixed" if len(models) > 1 else next(iter(models), "")[:128]) or None,
+        mig=used_of(DeviceKind.MIG) or uncut,
         mps=used_of(DeviceKind.MPS),
         whole=used_of(DeviceKind.WHOLE),
     )
@@ -121,7 +132,7 @@ def _reportable(outcome: GpuOutcome) -> GpuOutcome:
     return outcome
 
 
-def _gpu(outcome: GpuOutcome) -> GpuStatus:
+def _gpu(outcome: GpuOutcome, change: LastChange | None = None) -> GpuStatus:
     gpu = outcome.gpu
     return GpuStatus(
         index=outcome.index,
@@ -135,6 +146,7 @@ def _gpu(outcome: GpuOutcome) -> GpuStatus:
         health=gpu.health.value if gpu else None,
         missing=list(outcome.missing[:MOST_PARTITIONS]) or None,
         partitions=[_partition(entry) for entry in outcome.partitions[:MOST_PARTITIONS]],
+        last_change=change,
     )
 
 

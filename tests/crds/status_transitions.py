@@ -14,6 +14,7 @@ from crds.v1alpha1.status import (
     ConditionStatus,
     DevicePluginStatus,
     GpuStatus,
+    LastChange,
     ModelReport,
     NodeFacts,
     PartitionStatus,
@@ -25,7 +26,7 @@ from crds.v1alpha1.status import (
 TIME = "2026-01-01T00:00:00Z"
 FULL = PlanStatus(
     observed_generation=1,
-    summary=Summary(mode="Auto", mig="1/2", mps="0/3", whole="0/1"),
+    summary=Summary(mode="Auto", gpus=1, model="H100-80GB", mig="1/2", mps="0/3", whole="0/1"),
     conditions=[
         ConditionStatus(
             type=kind.value,
@@ -59,6 +60,7 @@ FULL = PlanStatus(
             mig_mode="Enabled",
             health="OK",
             missing=["2g.20gb"],
+            last_change=LastChange(time=TIME, generation=1, created=["mig-1g.10gb at 0"], destroyed=["gpu"]),
             partitions=[
                 PartitionStatus(
                     resource="nvidia.com/mig-1g.10gb",

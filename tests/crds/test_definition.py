@@ -61,7 +61,7 @@ def test_names_of_the_kind() -> None:
     assert spec["scope"] == "Cluster"
     columns = spec["versions"][0]["additionalPrinterColumns"]
     assert [c["name"] for c in columns if not c.get("priority")] == [
-        *("Mode", "Paused", "MIG", "MPS", "Whole", "Ready", "Reason", "Age")
+        *("Mode", "Paused", "GPUs", "Model", "MIG", "MPS", "Whole", "Ready", "Reason", "Age")
     ]
     assert [c["name"] for c in columns if c.get("priority")] == ["Backend", "Driver", "Agent"]
 

@@ -58,8 +58,8 @@ def test_the_columns_that_kubectl_prints(server: ApiServer, tmp_path: Path) -> N
     head, row = kubectl("get", "gpp", "-o", "wide").splitlines()
 
     assert head.split() == [
-        *("NAME", "MODE", "PAUSED", "MIG", "MPS", "WHOLE", "READY", "REASON", "AGE"),
+        *("NAME", "MODE", "PAUSED", "GPUS", "MODEL", "MIG", "MPS", "WHOLE", "READY", "REASON", "AGE"),
         *("BACKEND", "DRIVER", "AGENT"),
     ]
-    assert row.split()[:8] == ["n1", "Auto", "true", "1/2", "0/3", "0/1", "True", "Confirmed"]
+    assert row.split()[:10] == ["n1", "Auto", "true", "1", "H100-80GB", "1/2", "0/3", "0/1", "True", "Confirmed"]
     assert row.split()[-3:] == ["gpuplan", "d", "a"]

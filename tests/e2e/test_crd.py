@@ -241,12 +241,24 @@ def test_a_plan_from_before_the_default_reads_like_a_new_one(cluster: RealCluste
 
 def test_names_and_columns(cluster: RealCluster) -> None:
     apply.create(cluster.admin, PLANS, plan("columns", mode="Manual", paused=True))
-    summary = {"observedGeneration": 1, "summary": {"mode": "Manual", "whole": "0/2"}}
+    summary = {"observedGeneration": 1, "summary": {"mode": "Manual", "gpus": 2, "model": "T4", "whole": "0/2"}}
     body = {**plan("columns"), "status": summary}
     apply.apply_status(cluster.agent_of("columns"), f"{PLANS}/columns", body, manager=names.AGENT_MANAGER)
     short = cluster.kubectl("get", names.SHORT_NAME, "columns").splitlines()
-    assert short[0].split() == ["NAME", "MODE", "PAUSED", "MIG", "MPS", "WHOLE", "READY", "REASON", "AGE"]
-    assert short[1].split()[:4] == ["columns", "Manual", "true", "0/2"]
+    assert short[0].split() == [
+        "NAME",
+        "MODE",
+        "PAUSED",
+        "GPUS",
+        "MODEL",
+        "MIG",
+        "MPS",
+        "WHOLE",
+        "READY",
+        "REASON",
+        "AGE",
+    ]
+    assert short[1].split()[:6] == ["columns", "Manual", "true", "2", "T4", "0/2"]
     wide = cluster.kubectl("get", names.CATEGORY, "-o", "wide").splitlines()
     assert wide[0].split()[-3:] == ["BACKEND", "DRIVER", "AGENT"]
     explained = cluster.kubectl("explain", "gpp.spec.gpus.mig")

@@ -58,7 +58,7 @@ def test_the_status_follows_when_the_last_partition_goes_away(node: AgentNode) -
     node.start_agent()
     eventually(node.ready, "the plan to be Ready")
     eventually(
-        lambda: apply.get(node.api, PLAN)["status"].get("summary") == {"mode": "Auto", "mig": "0/1"},
+        lambda: apply.get(node.api, PLAN)["status"].get("summary", {}).get("mig") == "0/1",
         "one free partition in the summary",
     )
 
@@ -66,7 +66,7 @@ def test_the_status_follows_when_the_last_partition_goes_away(node: AgentNode) -
     eventually(node.ready, "the plan to be Ready")
 
     assert node.layouts() == ["empty", "empty"]
-    assert apply.get(node.api, PLAN)["status"]["summary"] == {"mode": "Auto"}
+    assert apply.get(node.api, PLAN)["status"]["summary"]["mig"] == "0/0"
 
 
 def test_the_agent_serves_metrics_and_health_and_sends_a_heartbeat(node: AgentNode) -> None:

@@ -7,6 +7,7 @@ import pytest
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.report.publish import same
+from tests import incidents
 from tests.builders.models import T4
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import Raw, mig
@@ -29,7 +30,59 @@ def test_the_status_fits_the_schema_in_every_state(make_world: MakeWorld) -> Non
         check(world)
 
     assert len(world.gpu_status(1)["partitions"]) == 48
-    assert world.status()["summary"] == {"mode": "Auto", "mig": "1/1", "mps": "0/48", "whole": "0/1"}
+    assert world.status()["summary"] == {
+        **{"mode": "Auto", "gpus": 3, "model": "mixed"},
+        **{"mig": "1/1", "mps": "0/48", "whole": "0/1"},
+    }
+
+
+def test_an_empty_node_shows_its_gpus_and_whether_mig_mode_is_on(make_world: MakeWorld) -> None:
+    for gpus, mig_column in ((empty(2), "0/0"), ((plain(), plain()), "off"), (((T4, {}), (T4, {})), None)):
+        world = make_world(*gpus)
+        world.apply()
+        world.settle()
+        found = world.status()["summary"]
+        assert (found["gpus"], found.get("mig")) == (2, mig_column)
+        assert found["model"] == ("H100-80GB" if mig_column else T4.key)
+
+
+def test_the_last_change_of_a_gpu_stays_and_its_event_names_it(make_world: MakeWorld) -> None:
+    world = make_world(cut(("1g.10gb", 6)), *empty(1))
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+
+    change = world.gpu_status()["lastChange"]
+    assert (change["created"], change["destroyed"]) == (["mig-7g.80gb at 0"], ["mig-1g.10gb at 6"])
+    assert change["generation"] == 1
+    assert "lastChange" not in world.gpu_status(1)
+    confirmed = [text for _, reason, text in world.events if reason == "Confirmed"]
+    text = "GPU 0 matches the plan: created mig-7g.80gb at 0 and destroyed mig-1g.10gb at 6 (generation 1)."
+    assert confirmed == [text]
+
+    world.restart()
+    world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("1g.10gb", 0)))
+    world.settle()
+    assert world.gpu_status()["lastChange"] == change, "nothing of it has changed since"
+    assert world.gpu_status(1)["lastChange"]["created"] == ["mig-1g.10gb at 0"]
+    check(world)
+
+
+def test_a_gpu_that_was_lost_for_a_while_did_not_change(make_world: MakeWorld) -> None:
+    world = make_world(*empty(1))
+    world.apply()
+    world.settle()
+    world.apply(mig(0, ("1g.10gb", 0)))
+    world.settle()
+    change = world.gpu_status()["lastChange"]
+
+    uuid = world.gpu(0).uuid
+    incidents.lose(world.machine, uuid)
+    world.settle()
+    assert world.found()[0] == "Failed"
+    assert world.gpu_status()["lastChange"] == change
+    incidents.find_again(world.machine, uuid)
+    world.settle()
+    assert world.gpu_status()["lastChange"] == change
 
 
 def test_a_plan_that_cannot_be_read_is_reported_and_changes_nothing(make_world: MakeWorld) -> None:

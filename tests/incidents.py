@@ -7,31 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox.driver.boards import board_of
-from sandbox.driver.processes import find
+from sandbox.driver.breaking import find_again, lose, remap_rows
 from sandbox.driver.state import busy
 from sandbox.driver.store import Store
 
 HOPPER = (9, 0)
-
-
-def lose(path: Path | str, uuid: str) -> None:
-    """The GPU falls off the bus: every call on it says so, until a reboot."""
-    with Store(path).writing() as machine:
-        find(machine, uuid)[0]["lost"] = True
-
-
-def find_again(path: Path | str, uuid: str) -> None:
-    """It is back on the bus, with its instances, as after a link that was retrained."""
-    with Store(path).writing() as machine:
-        find(machine, uuid)[0]["lost"] = False
-
-
-def remap_rows(path: Path | str, uuid: str, *, pending: bool = False, failed: bool = False) -> None:
-    """Rows were remapped: pending requires a reset, failed means the card must be replaced."""
-    with Store(path).writing() as machine:
-        rows = find(machine, uuid)[0]["remapped_rows"]
-        rows[1] += 1
-        rows[2], rows[3] = int(pending), int(failed)
+__all__ = ["enable_mig", "find_again", "lose", "reboot", "remap_rows", "replace_driver", "set_driver_loaded"]
 
 
 def set_driver_loaded(path: Path | str, loaded: bool) -> None:

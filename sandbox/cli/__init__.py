@@ -6,13 +6,14 @@ They run on the embedded control plane, unless a caller sets `control_plane` of 
 import argparse
 from typing import Any
 
-from sandbox.cli import commands, demo
+from sandbox.cli import breaking, commands, demo
 
 
 def declare(sandbox: argparse.ArgumentParser) -> Any:
-    """Add `up`, `run` and `demo` to a parser; returns its subparsers."""
+    """Add `up`, `run`, `break` and `demo` to a parser; returns its subparsers."""
     kinds = sandbox.add_subparsers(dest="sandbox_command", required=True, metavar="COMMAND")
     commands.add_up(kinds)
     commands.add_run(kinds)
+    breaking.add_break(kinds)
     demo.add_demo(kinds)
     return kinds

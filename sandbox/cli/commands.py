@@ -97,7 +97,9 @@ def up(arguments: argparse.Namespace) -> int:
         _start(cluster, manifests)
         print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
         _warn(f"the cluster is up; logs are in {cluster.directory / 'logs'}; Ctrl-C ends it")
+        _warn(f"to break a GPU of the first node: gpuplan sandbox break {cluster.directory / 'n0/gpus.json'} 0 lost")
         end.wait()
+        _warn("the cluster ends, and its folder goes")
     except ControlPlaneFailed as failure:
         _warn(str(failure))
         return 1

@@ -26,8 +26,6 @@ from partitioning.nvidia_plugin import NodeConfig
 from partitioning.resources import profile_of_resource
 from partitioning.states import enumerable
 
-"""Device plugins whose sharing feature discovery knows of, unless they rename what they share."""
-
 
 class Stage(Enum):
     """How far the agent is with one GPU, by its status."""

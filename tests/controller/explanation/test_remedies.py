@@ -144,3 +144,16 @@ def test_a_device_that_is_gone_and_held_is_named_where_no_other_node_has_room() 
     assert reason is UnplacedReason.NO_NODE_RESOURCES
     assert "their nodes lack CPU" in message
     assert "n2" in message
+
+
+def test_free_gpus_that_are_too_few_are_not_called_reserved_alone() -> None:
+    """No pod is ahead in the queue: these five are simply free."""
+    gpu = replace(mps(), partitions=(PartitionView(resource=WHOLE, state="Used", pod="team/trainer"),))
+    gpus = [replace(gpu, index=0), *(mps(index) for index in range(1, 6))]
+    where = server("node-1", *gpus, partitioning="mps", allocatable={WHOLE: 6})
+    reason, message = answer_to(
+        cluster(where, pods=[holder("node-1", WHOLE, name="trainer")], pending=[pod("a", (WHOLE, 6))])
+    )
+
+    assert reason is UnplacedReason.WAITS_FOR_RELEASE
+    assert "1 is in use, 5 are free or reserved for pods ahead in the queue" in message

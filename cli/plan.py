@@ -169,6 +169,9 @@ def _message(reason: UnplacedReason, message: str, found: WhatIf) -> str:
     nodes = [one for one in found.left_out if one.kind == "Node"] if reason in MAY_LACK_NODES else []
     named = [f"node {one.name} is left out: {one.reason}" for one in nodes[:MOST_NODES]]
     more = [f"nodes left out in all: {len(nodes)}"] if len(nodes) > MOST_NODES else []
+    # Before an installation there is no agent to look after.
+    if reason is UnplacedReason.AWAITING_AGENT and any(f" {one.name} " in message for one in nodes):
+        message = "What is in use on the GPUs that could hold it is not known"
     return "; ".join([message.removesuffix(".") if named else message, *named, *more])
 
 

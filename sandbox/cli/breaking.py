@@ -14,10 +14,16 @@ from cli.manifests import ManifestError
 from sandbox.driver.breaking import find_again, lose, remap_rows
 from sandbox.driver.store import Store
 
+
+def _mend(path: Path, uuid: str) -> None:
+    find_again(path, uuid)
+    remap_rows(path, uuid)
+
+
 FAULTS: dict[str, Callable[[Path, str], None]] = {
     "lost": lose,
     "memory": partial(remap_rows, failed=True),
-    "mended": lambda path, uuid: (find_again(path, uuid), remap_rows(path, uuid))[0],
+    "mended": _mend,
 }
 
 

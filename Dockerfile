@@ -5,7 +5,7 @@
 # prints a newer one; change both lines below to it.
 FROM python:3.11.15-slim-bookworm@sha256:d29f48a31a8b408ed19272ca1e7b10ebae13b240a27e862d3d4217c528e2e0c3 AS build
 WORKDIR /source
-COPY requirements/product.txt requirements/
+COPY requirements/image.txt requirements/
 COPY deploy/image/dependencies.sh deploy/image/
 RUN deploy/image/dependencies.sh /opt/gpuplan
 COPY . .

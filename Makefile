@@ -8,7 +8,7 @@ PROFILE ?= quick
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node e2e-gitops \
-  e2e-scale e2e-load e2e-programs latency hardware fmt lock manifests docs image audit clean
+  e2e-scale e2e-load e2e-programs latency hardware fmt lock manifests docs image release audit clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -127,9 +127,13 @@ fmt: .venv/.ready  ## format the code and apply safe fixes
 lock: .venv/.ready  ## renew requirements/*.txt from pyproject.toml: the only place where versions are chosen
 	$(call lock,development,pyproject.toml --all-extras)
 	$(call lock,product,pyproject.toml -c requirements/development.txt)
+	$(call lock,image,pyproject.toml -c requirements/development.txt $(addprefix --no-emit-package ,$(NEVER_IMPORTED)))
 	$(call lock,sandbox,pyproject.toml --extra sandbox --extra build -c requirements/development.txt)
 	echo uv | $(call lock,uv,- -c requirements/development.txt)
 	echo 'pip-audit>=2.10' | $(call lock,audit,-)
+# What the kubernetes client requires for its asynchronous copy, and pydantic for Windows: no program imports it.
+NEVER_IMPORTED = aiohappyeyeballs aiohttp aiohttp-retry aiosignal frozenlist multidict propcache tzdata yarl
+
 # A version is taken a week after it came out: by then one that does harm has been found.
 lock = $(BIN)/uv pip compile -q $(2) --upgrade --exclude-newer "1 week" --universal --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command "make lock" -o requirements/$(1).txt
@@ -137,10 +141,15 @@ lock = $(BIN)/uv pip compile -q $(2) --upgrade --exclude-newer "1 week" --univer
 image:  ## build the container image IMAGE with docker
 	docker build --tag $(or $(IMAGE),gpuplan:$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' partitioning/__init__.py)) .
 
+release: .venv/.ready  ## make everything of the release VERSION in build/release; REPOSITORY names the image's place
+	helm="$$($(BIN)/python -m tests.e2e.rig helm)" && \
+	  $(BIN)/python -m deploy.release --version "$(VERSION)" --repository "$(REPOSITORY)" --helm "$$helm" \
+	  --out $(or $(OUT),build/release/$(VERSION))
+
 audit: .venv/.ready  ## look for known vulnerabilities in what the image contains
 	$(BIN)/uv venv --quiet --clear build/audit
 	$(BIN)/uv pip sync --quiet --require-hashes --python build/audit/bin/python requirements/audit.txt
-	build/audit/bin/pip-audit --disable-pip --no-deps --requirement requirements/product.txt
+	build/audit/bin/pip-audit --disable-pip --no-deps --requirement requirements/image.txt
 
 # Nothing is resolved here, however old pip is: it installs uv by its hash, and uv what a lock lists, no more and no less.
 # The lock holds the build back-end, so that building the checkout fetches nothing either.

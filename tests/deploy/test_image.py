@@ -78,7 +78,7 @@ def test_it_holds_the_product_and_what_is_locked_for_it(prefix: Path) -> None:
     shipped = set(PROJECT["tool"]["importlinter"]["root_packages"]) - {"sandbox"}
     assert shipped <= folders
     assert not {"sandbox", "tests", "benchmarks", "bin", "pytest", "cel"} & folders
-    locked = re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "requirements" / "product.txt").read_text(), re.MULTILINE)
+    locked = re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / "requirements" / "image.txt").read_text(), re.MULTILINE)
     installed = {name.removesuffix(".dist-info") for name in folders if name.endswith(".dist-info")}
     assert installed == {f"{name.replace('-', '_')}-{version}" for name, version in locked}
     assert {path.name for path in (prefix / "bin").iterdir()} == set(PROJECT["project"]["scripts"])
@@ -106,4 +106,4 @@ def test_the_dockerfile_pins_one_base_and_copies_what_the_scripts_read() -> None
     assert int(user) > 0
     copied = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     (packages,) = re.findall(r'^packages="(.*)"$', (ROOT / "deploy/image/product.sh").read_text(), re.MULTILINE)
-    assert copied == {"LICENSE", "pyproject.toml", "requirements/product.txt", "deploy/image", *packages.split()}
+    assert copied == {"LICENSE", "pyproject.toml", "requirements/image.txt", "deploy/image", *packages.split()}

@@ -26,7 +26,7 @@ def wanted(*requirements: str) -> set[str]:
     return {name.lower() for name in names}
 
 
-@pytest.mark.parametrize("name", ["product", "sandbox", "uv"])
+@pytest.mark.parametrize("name", ["product", "image", "sandbox", "uv"])
 def test_every_list_is_a_part_of_the_developers(name: str) -> None:
     entries = locked(name)
     assert entries

@@ -46,6 +46,7 @@ class Lab:
 
     def __init__(self, prepared: Prepared, folder: Path) -> None:
         self._prepared, self._folder = prepared, folder
+        self.release_folder = prepared.release
         plane = folder / "plane"
         extra = for_containers(plane, *audit.flags(folder))
         self.plane = RealControlPlane(prepared.kubernetes, directory=plane, extra=extra, api_port=SERVICE_PORT)

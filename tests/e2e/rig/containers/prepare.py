@@ -16,9 +16,10 @@ from tests.e2e.rig.containers import images
 from tests.e2e.rig.containers.programs import Programs, find
 from tests.e2e.rig.controlplane import Binaries, Missing, Places, obtain
 from tests.e2e.rig.controlplane.binaries import SERVERS, Report, helm
+from tests.e2e.rig.release import release_folder
 
 ROOT = Path(__file__).parents[4]
-DEPENDENCIES = ("requirements/product.txt", "deploy/image/dependencies.sh")
+DEPENDENCIES = ("requirements/image.txt", "deploy/image/dependencies.sh")
 """What the layer of dependencies is made of."""
 
 
@@ -32,6 +33,7 @@ class Prepared:
     shell: Path
     python: Path
     dependencies: Path
+    release: Path
 
 
 def prepare(version: str | None, places: Places, report: Report) -> Prepared | Missing:
@@ -59,6 +61,7 @@ def prepare(version: str | None, places: Places, report: Report) -> Prepared | M
             cache / f"layer-dependencies-{_digest(sys.version, *(text(name) for name in DEPENDENCIES))}.tar",
             _dependencies,
         ),
+        release=release_folder(places, helm_program),
     )
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from sandbox.driver.store import Store
 from tests import incidents, mps
+from tests.e2e.runbooks import page
 from tests.e2e.runbooks.row import Row
 from tests.e2e.runbooks.stage import MPS, Stage
 
@@ -24,8 +25,14 @@ def _lose(stage: Stage) -> None:
 
 
 def _reset(stage: Stage) -> None:
-    """What a reset of the GPU does to a machine."""
-    incidents.find_again(*_machine(stage, "one"))
+    """As a lost GPU's page has it typed: gpuplan lets go of the driver, the GPU is reset, and all comes back."""
+    shown = ("labeled", "drained", "condition met")
+    for line, words in zip(page.steps("GpuplanDriverErrors"), shown, strict=True):
+        printed = stage.shell(page.filled(line, {"NODE": "one"}))
+        assert words in printed, printed
+    incidents.find_again(*_machine(stage, "one"))  # what a reset of the GPU does to a machine
+    for begins in ("kubectl label node NODE", "kubectl uncordon"):
+        stage.mitigate("GpuplanDriverErrors", begins, NODE="one")
     stage.await_ready("one")
 
 

@@ -24,6 +24,11 @@ def mitigation(alert: str, begins: str) -> str:
     return found[0]
 
 
+def steps(alert: str) -> list[str]:
+    """The lines of shell in its mitigation, in order."""
+    return re.findall(r"^ {6}(\S.*)$", _section(alert, "Mitigation"), re.MULTILINE)
+
+
 def filled(line: str, values: Mapping[str, str]) -> str:
     """With names for placeholders; one without a name is an error of the page, or of its row."""
     missing = [word for word in re.findall(rf"\b(?:{PLACEHOLDERS})\b", line) if not values.get(word)]

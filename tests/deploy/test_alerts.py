@@ -151,7 +151,7 @@ CAN_I = re.compile(
 def test_rights_that_a_runbook_checks_are_those_that_are_granted() -> None:
     rules: dict[str, list[dict[str, Any]]] = {account: [] for account in ("gpuplan-controller", "gpuplan-agent")}
     for role in documents("Role", "ClusterRole"):
-        rules[role["metadata"]["name"]] += role["rules"]
+        rules.setdefault(role["metadata"]["name"], []).extend(role["rules"])
     checked = [found for page in sorted(RUNBOOKS.glob("*.md")) for found in CAN_I.findall(page.read_text())]
     assert checked
     for verb, resource, subresource, account in checked:

@@ -203,9 +203,20 @@ STATUS = [
         lambda rig: status_of_others(rig.admin),
     ),
     of_status(
-        "not-gpuplan",
+        "not-an-agent",
         lambda rig: status_of_others(rig.agent),
         lambda rig: status_of_others(rig.admin),
+        "the status of a plan is written by gpuplan's agents",
+    ),
+    of_status(
+        "not-the-controller",
+        lambda rig: status(rig, conditions=[ALIVE]),
+        lambda rig: server_side(
+            rig.admin,
+            f"{OWN_PLAN}/status",
+            {**plan(OWN), "status": {"conditions": [ALIVE]}},
+            names.CONTROLLER_MANAGER,
+        ),
         "the status of a plan is written by gpuplan's agents",
     ),
 ]

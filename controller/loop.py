@@ -32,7 +32,7 @@ from controller.actions.pod_ways import PassTimes, PodWays
 from controller.actions.reporter import Reporter
 from controller.actions.written import as_written
 from controller.cache.batcher import Batcher
-from controller.early import costs_no_pod, may_be_tried
+from controller.early import early_result
 from controller.explanation.phrases import listed
 from controller.gc_pause import collector_paused
 from controller.lifetime import Lifetime
@@ -163,15 +163,11 @@ class Loop:
     def _plan_and_write(self, keys: Collection[str], *, early: bool) -> None:
         parts = self._parts
         snapshot = self._state.snapshot()
-        new = _new_pods(keys) if early else ()
-        if early and not may_be_tried(snapshot, new, news=len(new) < len(keys)):
-            parts.window.put_back(keys)
-            return
         why = causes(keys, {pod.uid: "/".join(pod.key) for pod in snapshot.pending})
         began = self._clock()
         with collector_paused():
-            result = parts.planner(snapshot)
-        if early and not costs_no_pod(snapshot, new, result):
+            result = self._early(snapshot, keys) if early else parts.planner(snapshot)
+        if result is None:
             parts.window.put_back(keys)
             return
         planned = self._clock()
@@ -184,6 +180,10 @@ class Loop:
         parts.pod_ways.planned(achieved, PassTimes(began=began, planned=planned, written=self._clock()))
         parts.reporter.report(snapshot, achieved, outcomes, planned - began, why=why)
         self._plan_again(outcomes)
+
+    def _early(self, snapshot: Snapshot, keys: Collection[str]) -> PlanningResult | None:
+        new = frozenset(name for kind, _, name in (key.partition(" ") for key in keys) if kind == "pod")
+        return early_result(snapshot, new, self._parts.planner, news=len(new) < len(keys))
 
     def _plan_again(self, outcomes: tuple[Outcome, ...]) -> None:
         """A refused node is left out of the next pass; the state triggers another one when it may be retried."""
@@ -236,11 +236,6 @@ class Loop:
 def rest_seconds(spent_seconds: float) -> float:
     """How long nothing is done after a turn of this length, whatever happens meanwhile."""
     return min(max(PAUSE_SECONDS, REST_SHARE * spent_seconds), LONGEST_REST_SECONDS)
-
-
-def _new_pods(keys: Iterable[str]) -> frozenset[str]:
-    """Uids of the pods that a batch names."""
-    return frozenset(name for kind, _, name in (key.partition(" ") for key in keys) if kind == "pod")
 
 
 def causes(keys: Iterable[str], pods: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.instances import MIXES, instance
 from controller.cache.batcher import ALONE_SECONDS
 from controller.cache.informers import FixedInformers
-from controller.early import costs_no_pod, may_be_tried
+from controller.early import MOST_WAITING, costs_no_pod, early_result
 from controller.model.results import Counts, CutShort, Placed, PlanningResult, Supply
 from controller.model.snapshot import Snapshot
 from controller.model.views import MigDesired, PodView
@@ -22,7 +22,8 @@ from tests.controller.planner.builders import cluster, mig, pod, server
 from tests.drawn import examples
 
 NEW, OTHER = pod("new", "1g.5gb"), pod("other", "1g.5gb")
-WAITING = pod("waiting", "7g.40gb")
+WAITING, FITS_NOW = pod("waiting", "7g.40gb"), pod("fits-now", "1g.5gb")
+MANY = tuple(pod(f"many-{number}", "7g.40gb") for number in range(MOST_WAITING + 1))
 UNTRIED = replace(pod("untried", "1g.5gb"), unschedulable=False)
 RESERVED = {OTHER.uid: "node-1"}
 
@@ -31,31 +32,51 @@ def pending(*pods: PodView, reservations: dict[str, str] | None = None) -> Snaps
     return replace(cluster(pending=pods), reservations=reservations or {})
 
 
+class Planned:
+    """A planner that places all but these, and counts how often it is called."""
+
+    def __init__(self, *unplaced: PodView) -> None:
+        self.unplaced = {one.uid for one in unplaced}
+        self.passes: list[list[str]] = []
+
+    def __call__(self, snapshot: Snapshot) -> PlanningResult:
+        self.passes.append([one.name for one in snapshot.pending])
+        return result(*(one for one in snapshot.pending if one.uid not in self.unplaced))
+
+
 @pytest.mark.parametrize(
-    ("snapshot", "news", "worth"),
+    ("snapshot", "news", "kept", "passes"),
     [
-        (pending(NEW), True, True),
-        (pending(NEW, OTHER, reservations=RESERVED), True, True),
-        (pending(NEW, UNTRIED), True, True),
-        (pending(NEW, WAITING), False, True),
-        (pending(NEW, WAITING), True, False),
-        (pending(replace(NEW, gang="g", gang_size=2)), False, False),
-        (pending(WAITING, NEW, OTHER, reservations=RESERVED), True, False),
-        (pending(), False, True),
+        (pending(NEW), True, True, 1),
+        (pending(NEW, OTHER, reservations=RESERVED), True, True, 1),
+        (pending(NEW, UNTRIED), True, True, 1),
+        (pending(NEW, WAITING), False, True, 1),
+        (pending(NEW, WAITING), True, True, 2),
+        (pending(NEW, FITS_NOW), True, False, 1),
+        (pending(NEW, *MANY), True, False, 0),
+        (pending(NEW, *MANY), False, True, 1),
+        (pending(replace(NEW, gang="g", gang_size=2)), False, False, 0),
+        (pending(), False, True, 1),
     ],
     ids=[
         "alone",
         "alongside one that has a place",
         "alongside one that its scheduler has not tried",
         "nothing has changed for the one that waits",
-        "the one that waits may have its place now",
+        "there is still nothing for the one that waits",
+        "the one that waits has its place now",
+        "many wait, and there is news",
+        "many wait, without news",
         "of a gang",
-        "two wait, one without a place",
         "it is gone",
     ],
 )
-def test_is_tried_only_where_it_may_cost_no_pod(snapshot: Snapshot, *, news: bool, worth: bool) -> None:
-    assert may_be_tried(snapshot, {NEW.uid}, news=news) is worth
+def test_takes_nothing_that_one_that_waits_could_get(
+    snapshot: Snapshot, *, news: bool, kept: bool, passes: int
+) -> None:
+    planner = Planned(WAITING, *MANY)
+    found = early_result(snapshot, {NEW.uid}, planner, news=news)
+    assert (found is not None, len(planner.passes)) == (kept, passes)
 
 
 def result(*placed: PodView, destroyed: int = 0, cut_short: CutShort | None = None) -> PlanningResult:
@@ -94,6 +115,17 @@ def test_keeps_every_partition_that_is_there(nodes: int, pods: int, seed: int, m
             if isinstance(planned.desired, MigDesired):
                 layout = {(one.profile, one.start) for one in planned.desired.layout}
                 assert {(part.profile, part.start) for part in there} <= layout
+
+
+@pytest.mark.parametrize(("free", "kept"), [(("1g.5gb", 0), False), (("2g.10gb", 0), True)])
+def test_what_was_released_goes_to_the_pod_that_waits_for_it(free: tuple[str, int], *, kept: bool) -> None:
+    """The new pod fits the instance, or finds room elsewhere; the one that waits has a place only with the first."""
+    waiting = replace(pod("waiting", "1g.5gb", created=1), node_selector=(("pool", "full"),))
+    full = server("full", mig(used=[("4g.20gb", 4)], idle=[free]))
+    node, view = full
+    nodes = ((replace(node, labels={**node.labels, "pool": "full"}), replace(view, paused=True)), server("room", mig()))
+    snapshot = cluster(*nodes, pending=[waiting, replace(NEW, created=9)])
+    assert (early_result(snapshot, {NEW.uid}, plan, news=True) is not None) is kept
 
 
 def test_an_idle_partition_in_the_way_makes_it_wait() -> None:

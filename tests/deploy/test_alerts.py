@@ -4,6 +4,7 @@ Read without promtool; `tests/e2e/test_alerts.py` runs the cases with it.
 """
 
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ CAN_I = re.compile(
 
 
 def test_rights_that_a_runbook_checks_are_those_that_are_granted() -> None:
-    rules: dict[str, list[dict[str, Any]]] = {account: [] for account in ("gpuplan-controller", "gpuplan-agent")}
+    rules: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for role in documents("Role", "ClusterRole"):
         rules.setdefault(role["metadata"]["name"], []).extend(role["rules"])
     checked = [found for page in sorted(RUNBOOKS.glob("*.md")) for found in CAN_I.findall(page.read_text())]

@@ -135,7 +135,7 @@ class _Explainer:
             return nearest(able.others) if able.others else self._never_fits(wants)
         if not any(self._stocks[node].is_large_enough(assignment.needs) for node in able.nodes):
             return no_large_node(assignment.needs, (self._stocks[node].node for node in able.nodes))
-        nodes = [node for node in able.nodes if self._board.group_of[node] in assignment.groups]
+        nodes = [node for node in able.nodes if self._groups.may_use(assignment.pod, node)]
         large = [node for node in nodes if self._stocks[node].is_large_enough(assignment.needs)]
         if not large:
             return self._on_allowed_nodes(assignment, able) or self._filtered(assignment, able.nodes)

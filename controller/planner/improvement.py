@@ -6,8 +6,10 @@ change anyway. `prefer_older` gives the place of one pod to one that came before
 trials, never by a clock, and never leave fewer pods placed.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from bisect import insort
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
@@ -23,8 +25,10 @@ def exchange(
 ) -> int:
     """No more than `most` of those that wait can find a place. Returns how many more are placed."""
     exchanger = _Exchange(board, cost, steps, most)
-    exchanger.placed = [one for one in assignments if one.placed]
-    exchanger.queue([one for one in assignments if not one.placed])
+    exchanger.placed = {id(one): one for one in assignments if one.placed}
+    for one in assignments:
+        if not one.placed:
+            exchanger.queue(one)
     while exchanger.sweep():
         pass
     return exchanger.gained
@@ -36,15 +40,18 @@ class _Exchange:
     cost: Callable[[Assignment], float]
     steps: int
     most: int
-    placed: list[Assignment] = field(default_factory=list)
+    placed: dict[int, Assignment] = field(default_factory=dict)
+    """By identity."""
+    shapes: list[tuple[float, int]] = field(default_factory=list)
+    """Of pods that wait, the cheapest first."""
     waiting: dict[int, list[Assignment]] = field(default_factory=dict)
-    """By shape; shapes and pods cheapest first."""
+    """By shape, the oldest first."""
     gained: int = 0
 
     def sweep(self) -> bool:
         """Try once without each that is placed, the most expensive first; whether another sweep may gain more."""
         before = self.gained
-        for assignment in sorted(self.placed, key=self._order, reverse=True) if self._goes_on() else ():
+        for assignment in sorted(self.placed.values(), key=self._order, reverse=True) if self._goes_on() else ():
             if not self._goes_on():
                 return False
             if self._may_admit(assignment):
@@ -57,10 +64,14 @@ class _Exchange:
     def _order(self, assignment: Assignment) -> tuple[float, int, tuple[str, str]]:
         return (self.cost(assignment), assignment.pod.created, assignment.pod.key)
 
-    def queue(self, assignments: Sequence[Assignment]) -> None:
-        self.waiting = {}
-        for assignment in sorted(assignments, key=self._order):
-            self.waiting.setdefault(assignment.shape, []).append(assignment)
+    def queue(self, assignment: Assignment) -> None:
+        if assignment.shape not in self.waiting:
+            insort(self.shapes, (self.cost(assignment), assignment.shape))
+            self.waiting[assignment.shape] = []
+        insort(self.waiting[assignment.shape], assignment, key=self._order)
+
+    def _cheapest(self) -> Iterator[list[Assignment]]:
+        return (self.waiting[shape] for _, shape in islice(self.shapes, _SHAPES))
 
     def _may_admit(self, assignment: Assignment) -> bool:
         """Whether CPU and memory would do for some waiting pod in place of this one."""
@@ -69,7 +80,7 @@ class _Exchange:
         memory = free.memory_bytes + assignment.needs.memory_bytes
         return any(
             same[0].needs.cpu_milli <= cpu and same[0].needs.memory_bytes <= memory and group in same[0].groups
-            for same in list(self.waiting.values())[:_SHAPES]
+            for same in self._cheapest()
         )
 
     def _try_without(self, assignment: Assignment) -> None:
@@ -93,7 +104,7 @@ class _Exchange:
         admitted: list[Assignment] = []
         group = board.group_of[node]
         without: set[Wants] = set()
-        for same in list(self.waiting.values())[:_SHAPES]:
+        for same in self._cheapest():
             if same[0].wants in without or group not in same[0].groups:
                 continue
             for assignment in same:
@@ -107,14 +118,17 @@ class _Exchange:
         return admitted
 
     def _book(self, admitted: Sequence[Assignment], lifted: Assignment) -> None:
-        placed = set(map(id, admitted))
-        waiting = [one for same in self.waiting.values() for one in same if id(one) not in placed]
+        for one in admitted:
+            alike = self.waiting[one.shape]
+            alike.remove(one)
+            if not alike:
+                del self.waiting[one.shape]
+                self.shapes.remove((self.cost(one), one.shape))
+            self.placed[id(one)] = one
         if not lifted.placed:
-            waiting.append(lifted)
-            self.placed = [one for one in self.placed if one is not lifted]
-        self.placed.extend(admitted)
+            del self.placed[id(lifted)]
+            self.queue(lifted)
         self.gained += len(admitted) - (not lifted.placed)
-        self.queue(waiting)
 
 
 def consolidate(board: Board, assignments: Sequence[Assignment], steps: int) -> bool:

@@ -28,6 +28,7 @@ from controller.planner.inventory.unconstrained import without_harmless
 from controller.planner.placement.ageing import GpuReservation
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
+from controller.planner.placement.hopeless import leave_out_hopeless
 from controller.planner.strategy.priorities import Rules, by_level, moves_alone, place_levels
 from controller.simulator import compared
 
@@ -80,12 +81,9 @@ def search(
     groups = NodeGroups(snapshot.nodes, pods, options.profiles, relabelled, snapshot.context, effort=effort)
     queue = [groups.settled(demand) for demand in queue]
     board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
-    levels = by_level(assignments_of(queue, groups), snapshot.aged)
-    assignments = list(chain.from_iterable(levels))
-    tried = [one for one in assignments if one.tried]
+    assignments = assignments_of(queue, groups)
     constrained = ConstrainedPlacement(snapshot, options, board, assignments, effort)
-    phases = _FinalPhases(tried)
-    remarks: list[str] = []
+    phases = _FinalPhases([one for one in assignments if one.tried])
 
     def report(phase: PlannerPhase) -> None:
         phases.note(phase)
@@ -102,26 +100,45 @@ def search(
         gangs=gangs,
         constrained=constrained,
         improve_steps=options.improve_steps,
-        most=upper_bound(board, tried, remarks),
-        remarks=remarks,
+        remarks=[],
         hurries=effort.hurries,
         report=report,
     )
+    if leave_out_hopeless(board, assignments, gangs, rules) and _regrouped(groups, assignments):
+        board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
+    constrained.attach(board)
+    levels = by_level([one for one in assignments if one.groups], snapshot.aged)
+    in_order = [*chain.from_iterable(levels), *(one for one in assignments if not one.groups)]
+    rules = replace(
+        rules, most=upper_bound(board, [one for one in in_order if one.tried and one.groups], rules.remarks)
+    )
     reservation = _place(board, levels, rules)
-    take_off_broken(board, constrained, gangs, tried)
+    take_off_broken(board, constrained, gangs, in_order)
+    gangs.found.update(gangs.lacking)
     return Finished(
         demands=demands,
         gangs=gangs,
         stocks=stocks,
         board=board,
         constrained=constrained,
-        assignments=assignments,
+        assignments=in_order,
         reservation=reservation,
         bound=rules.most,
-        remarks=remarks,
+        remarks=rules.remarks,
         groups=groups,
         placed_by=phases.counts(),
     )
+
+
+def _regrouped(groups: NodeGroups, assignments: Sequence[Assignment]) -> bool:
+    """Make one group of nodes that only pods without a place tell apart; returns whether there are fewer groups."""
+    before = groups.count
+    groups.keep({groups.kind_of(one.pod) for one in assignments if one.groups})
+    if groups.count == before:
+        return False
+    for one in assignments:
+        one.groups = groups.allowed(groups.kind_of(one.pod)) if one.groups else ()
+    return True
 
 
 def take_off_broken(

@@ -6,18 +6,23 @@ pod and one node. `ClusterState` judges all of it, with topology spread, inter-p
 to date while pods are placed one after the other. What cannot be known passes, and is named as unknown.
 """
 
-from controller.simulator.affinity import selects_itself
+from controller.simulator.affinity import NOT_ATTRACTED, selects_itself
 from controller.simulator.attempts import TOO_MUCH, Attempt
 from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import compared, fails_always, filter_node, filter_pod, filter_room
-from controller.simulator.relabel import expected_after
+from controller.simulator.relabel import RELABELLED, expected_after
 from controller.simulator.selectors import matches_node, named_nodes, selects, tolerates, tried_on_each, untolerated
+from controller.simulator.spread import SKEWED
+from controller.simulator.terms import labels_of
 from controller.simulator.usage import Usage
 from controller.simulator.verdicts import FIT, Fit, Misfit, Verdict, misfit
 from controller.simulator.volumes import VOLUME_FILTERS, VolumeState, settled_refusal, settled_volumes
 
 __all__ = [
     "FIT",
+    "NOT_ATTRACTED",
+    "RELABELLED",
+    "SKEWED",
     "TOO_MUCH",
     "VOLUME_FILTERS",
     "Attempt",
@@ -33,6 +38,7 @@ __all__ = [
     "filter_node",
     "filter_pod",
     "filter_room",
+    "labels_of",
     "matches_node",
     "misfit",
     "named_nodes",

@@ -17,7 +17,7 @@ from controller.simulator.terms import Pair, TermIndex, narrowest
 from controller.simulator.verdicts import Misfit, misfit
 
 PLUGIN = "InterPodAffinity"
-_AFFINITY = misfit(PLUGIN, "node(s) didn't match pod affinity rules")
+NOT_ATTRACTED = misfit(PLUGIN, "node(s) didn't match pod affinity rules")
 _ANTI_AFFINITY = misfit(PLUGIN, "node(s) didn't match pod anti-affinity rules")
 _EXISTING = misfit(PLUGIN, "node(s) didn't satisfy existing pods anti-affinity rules")
 
@@ -65,6 +65,12 @@ class AffinityState:
                     _count(self._repelling, (term.topology_key,), resident.node.labels, number)
 
     @property
+    def counted(self) -> list[LabelSelector | None]:
+        """Of the pods that it counts: what attracts it is selected by all of its affinity terms."""
+        nearest = [min(self._affinity, key=_breadth)] if self._affinity else []
+        return [term.selector for term in (*nearest, *self._pod.anti_affinity)]
+
+    @property
     def attractions(self) -> int:
         """In how many places there is what attracts the pod: while it stays and pods only come, refusals stay, too."""
         return len(self._attracting)
@@ -78,7 +84,7 @@ class AffinityState:
         """Why the pod may not go there."""
         labels = place.node.labels
         if self._affinity and not self._attracted(labels):
-            return _AFFINITY
+            return NOT_ATTRACTED
         if self._avoided and any(self._avoided[pair] > 0 for pair in labels.items()):
             return _ANTI_AFFINITY
         if self._repelling and any(self._repelling[pair] > 0 for pair in labels.items()):

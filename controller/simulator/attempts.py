@@ -11,6 +11,7 @@ from controller.model.scheduling import FilterProfile, LabelSelector, Requiremen
 from controller.model.views import PodView
 from controller.simulator import affinity, spread
 from controller.simulator.affinity import AffinityState
+from controller.simulator.changes import Interest, interest_in
 from controller.simulator.population import Population, Resident, TooManyVisitsError
 from controller.simulator.selectors import named_nodes
 from controller.simulator.spread import SpreadState
@@ -42,6 +43,8 @@ class Attempt:
     """What it takes to make it again."""
     seen: int = 0
     """How many changes of the population it has received."""
+    interest: Interest | None = None
+    """Which of the changes concern it; None: any may."""
 
     @property
     def refusals_hold(self) -> Hashable:
@@ -113,14 +116,18 @@ def _attempt(pod: PodView, profile: FilterProfile, population: Population, conte
     refused = refused or volumes.refused or _unreadable(pod, profile)
     among_pods = affinity.PLUGIN in profile.filters and affinity.PLUGIN in profile.prefilters
     namespaces = context.namespaces if context.namespaces is not None else _NO_PODS
+    spreading = SpreadState(pod, constraints, population) if constraints else None
+    among = AffinityState(pod, population, namespaces) if among_pods else None
+    counted = (*(spreading.counted if spreading else ()), *(among.counted if among else ()))
     return Attempt(
         profile=profile,
         refused=refused,
-        spread=SpreadState(pod, constraints, population) if constraints else None,
-        affinity=AffinityState(pod, population, namespaces) if among_pods else None,
+        spread=spreading,
+        affinity=among,
         volumes=volumes,
         unknown=(*volumes.unknown, *_unknown(pod, profile, context)),
-        size=1 + len(constraints) * len(population.places),
+        size=1 + (spreading.size if spreading else 0),
+        interest=interest_in(counted, dict(pod.labels)),
     )
 
 

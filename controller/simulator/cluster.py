@@ -10,6 +10,7 @@ from collections.abc import Collection, Hashable, Iterable
 from controller.model.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
 from controller.model.views import NodeView, PodView
 from controller.simulator.attempts import Attempt, attempt_for, filter_key, hard_constraints
+from controller.simulator.changes import Changes
 from controller.simulator.filters import (
     NODE_FILTERS,
     ROOM_FILTERS,
@@ -19,7 +20,7 @@ from controller.simulator.filters import (
     room_refusal,
     without_state,
 )
-from controller.simulator.population import Place, Population, Resident
+from controller.simulator.population import Place, Population
 from controller.simulator.usage import Usage
 from controller.simulator.verdicts import Misfit, misfit
 from controller.simulator.volumes import VOLUME_FILTERS, volume_refusal
@@ -58,7 +59,7 @@ class ClusterState:
         self._attempts: dict[int, Attempt] = {}
         """By kind, the one asked for last at the end."""
         self._kept = 0
-        self._changes: list[tuple[Resident, int]] = []
+        self._changes = Changes()
         self._last_attempt: tuple[PodView, Attempt] | None = None
         self._nominated: dict[str, dict[str, PodView]] = {}
         for node in nodes:
@@ -81,13 +82,13 @@ class ClusterState:
         self.remove_pod(pod.uid)
         resident = self._population.add(pod, node_name or pod.node)
         if resident is not None:
-            self._changes.append((resident, 1))
+            self._changes.add(resident, 1)
 
     def remove_pod(self, uid: str) -> None:
         """The pod is on no node."""
         resident = self._population.remove(uid)
         if resident is not None:
-            self._changes.append((resident, -1))
+            self._changes.add(resident, -1)
 
     def nominate(self, pod: PodView, node_name: str) -> None:
         """Hold the node for the pod: others must fit in addition to it, unless their priority is higher."""
@@ -120,10 +121,19 @@ class ClusterState:
         else:
             attempt = self._attempt(pod)
             self._last_attempt = (pod, attempt)
-        for resident, number in self._changes[attempt.seen :]:
+        if attempt.seen < len(self._changes):
+            self._show(attempt, len(self._changes))
+        return attempt
+
+    def _show(self, attempt: Attempt, most: int) -> bool:
+        """The changes that it has missed, if they are no more than `most`."""
+        missed = self._changes.since(attempt.seen, attempt.interest)
+        if len(missed) > most:
+            return False
+        for resident, number in missed:
             attempt.count(resident, number)
         attempt.seen = len(self._changes)
-        return attempt
+        return True
 
     def why_not(
         self,
@@ -170,7 +180,7 @@ class ClusterState:
         profile = self.profile_of(pod)
         kind = self.kind(pod)
         attempt = self._attempts.pop(kind, None)
-        if attempt is not None and len(self._changes) - attempt.seen > max(_BEHIND, attempt.cost):
+        if attempt is not None and not self._show(attempt, max(_BEHIND, attempt.cost)):
             self._kept -= attempt.size
             attempt = None
         if attempt is None:

@@ -6,8 +6,8 @@ and terms that were looked at for any pod: what constraints cost, the same on ev
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from controller.model.scheduling import LabelSelector, PodAffinityTerm, looked_up
 from controller.model.views import NodeView, PodView
@@ -50,6 +50,8 @@ class Population:
         self.repellers = Repellers()
         self.claim_users: Counter[tuple[str, str]] = Counter()
         """Pods per claim, by its namespace and name; claims that are made for one pod are left out."""
+        self.of_nodes: dict[Hashable, object] = {}
+        """What filters have worked out of the nodes alone; forgotten when one of them changes."""
         self._by_uid: dict[str, Resident] = {}
         self._by_namespace: dict[str, dict[str, Resident]] = {}
         self._by_label: dict[str, dict[str, dict[str, dict[str, Resident]]]] | None = None
@@ -58,6 +60,7 @@ class Population:
 
     def put_node(self, node: NodeView) -> None:
         """A new node, or a known one as it is now."""
+        self.of_nodes.clear()
         place = self.places.get(node.name)
         if place is None:
             self.places[node.name] = Place(node)
@@ -69,6 +72,7 @@ class Population:
         place.node = node
 
     def remove_node(self, name: str) -> None:
+        self.of_nodes.clear()
         place = self.places.pop(name, None)
         for resident in list(place.residents.values()) if place is not None else ():
             self._forget(resident)
@@ -78,9 +82,7 @@ class Population:
         place = self.places.get(node_name)
         if place is None:
             return None
-        resident = Resident(
-            pod if pod.node == node_name else replace(pod, node=node_name), place.node, dict(pod.labels)
-        )
+        resident = Resident(pod, place.node, dict(pod.labels))
         place.residents[pod.uid] = resident
         place.usage.add(resident.pod)
         self._by_uid[pod.uid] = resident

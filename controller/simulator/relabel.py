@@ -14,6 +14,7 @@ from controller.model.views import NodeView
 PRODUCT: Final = "nvidia.com/gpu.product"
 STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 MPS_CAPABLE: Final = "nvidia.com/mps.capable"
+RELABELLED: Final = frozenset({PRODUCT, STRATEGY, MPS_CAPABLE})
 SHARED_SUFFIX: Final = "-SHARED"
 
 

@@ -22,9 +22,9 @@ def narrowest(selector: LabelSelector) -> Requirement | None:
     return min(found, key=lambda requirement: len(requirement.values)) if found else None
 
 
-def labels_of(term: PodAffinityTerm) -> list[Pair]:
+def labels_of(selector: LabelSelector | None) -> list[Pair]:
     """One of these a pod must have; empty where no few labels tell."""
-    requirement = narrowest(term.selector) if term.selector is not None else None
+    requirement = narrowest(selector) if selector is not None else None
     if requirement is None or len(requirement.values) > _MOST_VALUES:
         return []
     return [(requirement.key, value) for value in dict.fromkeys(requirement.values)]
@@ -37,7 +37,7 @@ class TermIndex:
         self._by_label: dict[Pair, list[PodAffinityTerm]] = {}
         self._others: list[PodAffinityTerm] = []
         for term in terms:
-            pairs = labels_of(term)
+            pairs = labels_of(term.selector)
             for pair in pairs:
                 self._by_label.setdefault(pair, []).append(term)
             if not pairs:
@@ -66,7 +66,7 @@ class Repellers:
             places = self._places.get(term)
             if places is None:
                 places = self._places[term] = Counter()
-                pairs = labels_of(term)
+                pairs = labels_of(term.selector)
                 for pair in pairs:
                     self._by_label.setdefault(pair, []).append((term, places))
                 if not pairs:

@@ -19,12 +19,14 @@ from controller.model.scheduling import (
     ZONE_LABELS,
     FilterProfile,
     NodeSelectorTerm,
+    Requirement,
     SchedulerProfiles,
     SchedulingContext,
 )
 from controller.model.views import NodeView, PodView
 from controller.planner.effort import Effort
 from controller.simulator import (
+    RELABELLED,
     Misfit,
     VolumeState,
     expected_after,
@@ -82,22 +84,41 @@ class NodeGroups:
             unlike.setdefault((_facts(node, keys, by_name), node.name in relabelled), len(unlike)) for node in nodes
         ]
         self._nodes = {number: node for node, number in zip(reversed(nodes), reversed(facts_of), strict=True)}
+        self._labelled: dict[tuple[str, str], list[int]] = {}
+        """Unlike nodes by a label that some pod selects."""
+        for number, node in self._nodes.items():
+            for key in keys:
+                if key in node.labels:
+                    self._labelled.setdefault((key, node.labels[key]), []).append(number)
         self._by_name = {node.name: number for node, number in zip(nodes, facts_of, strict=True)}
         self._given = {node.name: node for node in nodes}
         self._known: dict[int, list[Misfit | None]] = {}
         """By kind, what each of the unlike nodes answers: thousands of nodes are alike."""
         self._able: list[list[int]] = [[] for _ in unlike]
         self._unexamined = self._examine()
+        self._facts_of = facts_of
+        self.keep(range(len(samples)))
+
+    def keep(self, kinds: Collection[int]) -> None:
+        """Number the groups that pods of these kinds tell apart."""
         numbers: dict[tuple[int, ...], int] = {}
         """Of groups, by the kinds that may use their nodes."""
-        number_of = [numbers.setdefault(tuple(sorted(able)), len(numbers)) if able else -1 for able in self._able]
-        self.group_of = [number_of[facts] for facts in facts_of]
+        able = [tuple(sorted(set(found).intersection(kinds))) for found in self._able]
+        number_of = [
+            numbers.setdefault(kept, len(numbers)) if found else -1
+            for kept, found in zip(able, self._able, strict=True)
+        ]
+        self.group_of = [number_of[facts] for facts in self._facts_of]
         self.count = len(numbers)
-        allowed: list[list[int]] = [[] for _ in samples]
-        for able, number in numbers.items():
-            for kind in able:
+        allowed: list[list[int]] = [[] for _ in self._samples]
+        for found, number in numbers.items():
+            for kind in found:
                 allowed[kind].append(number)
         self._allowed = [tuple(found) for found in allowed]
+
+    def may_use(self, pod: PodView, node: int) -> bool:
+        """Whether nothing keeps the pod off the node, by its position, whatever else runs there."""
+        return self.kind_of(pod) in self._able[self._facts_of[node]]
 
     def _examine(self) -> frozenset[int]:
         """Hold each kind against unlike nodes; returns those for which there was no work left."""
@@ -120,10 +141,8 @@ class NodeGroups:
         """Find the nodes that it may use; False where its namespace has no work left for that."""
         pod = self._samples[kind]
         cost, found = _cost(pod), list[Misfit | None]()
-        filters = (*self._profile_of(pod).filters, *self._profile_of(pod).prefilters)
-        names = named_nodes(pod) if "NodeAffinity" in filters else None  # a pod of a DaemonSet names one
-        known = self._by_name
-        places = range(len(self._able)) if names is None else sorted(known[name] for name in names & known.keys())
+        narrow = self._narrowed(pod)
+        places = range(len(self._able)) if narrow is None else sorted(narrow)
         for place in places:
             if not always and not self._effort.affords(pod.namespace):
                 return False
@@ -132,10 +151,31 @@ class NodeGroups:
         for place, refusal in zip(places, found, strict=True):
             if refusal is None:
                 self._able[place].append(kind)
-        if names is None:
+        if narrow is None:
             self._known[kind] = found
         self._effort.done(pod.namespace)
         return True
+
+    def _narrowed(self, pod: PodView) -> Collection[int] | None:
+        """Of unlike nodes those that it may use at most, where it names nodes or a label of theirs; None: all."""
+        profile = self._profile_of(pod)
+        if "NodeAffinity" in (*profile.filters, *profile.prefilters):  # a pod of a DaemonSet names one
+            names = named_nodes(pod)
+            if names is not None:
+                return {self._by_name[name] for name in names if name in self._by_name}
+        required: list[Requirement] = []
+        terms = [pod.node_affinity] if "NodeAffinity" in profile.filters else []
+        if "NodeAffinity" in profile.filters:
+            required += [Requirement(key=key, operator="In", values=(value,)) for key, value in pod.node_selector]
+        if "VolumeBinding" in profile.filters:
+            terms += [volume.node_affinity for volume in self._volumes_of(pod).bound if volume is not None]
+        required += [one for alone in terms if alone is not None and len(alone) == 1 for one in alone[0].labels]
+        found = [
+            [place for value in one.values for place in self._labelled.get((one.key, value), ())]
+            for one in required
+            if one.operator == "In" and one.key not in RELABELLED
+        ]
+        return min(map(set, found), key=len) if found else None
 
     def unexamined(self, pod: PodView) -> bool:
         """There was no work left to find out which nodes it may use."""

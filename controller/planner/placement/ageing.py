@@ -72,6 +72,11 @@ def reserve_gpu(board: Board, assignments: Sequence[Assignment], ageing: Ageing)
     return None
 
 
+def could_reserve(board: Board, assignment: Assignment, ageing: Ageing) -> bool:
+    """Whether some GPU could be reserved for an aged pod, if all younger pods yielded."""
+    return _may_reserve(assignment, ageing) and _nearest(board, assignment, (), ageing) is not None
+
+
 def _may_reserve(assignment: Assignment, ageing: Ageing) -> bool:
     uid = assignment.pod.uid
     return assignment.tried and uid in ageing.aged and uid not in ageing.resting and not assignment.pod.gang

@@ -8,19 +8,30 @@ end each pod that no longer passes the filters, since others were moved, is take
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import islice
 
-from controller.model.demand import Wants
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
-from controller.planner.board.assignment import Assignment, Taken
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
-from controller.planner.board.several import Found, taken_of
+from controller.planner.board.several import taken_of
 from controller.planner.effort import FILTERS, Effort
+from controller.planner.placement.rooms import Offer, Rooms
 from controller.planner.placement.surroundings import cluster_of
-from controller.simulator import Attempt, ClusterState, Misfit, fails_always, misfit, selects_itself
+from controller.simulator import (
+    NOT_ATTRACTED,
+    SKEWED,
+    Attempt,
+    ClusterState,
+    Misfit,
+    fails_always,
+    labels_of,
+    misfit,
+    selects_itself,
+)
+from controller.simulator.terms import Pair
 
 _COMPARED = 48
 """Of so many nodes with room the pod gets the one that loses least by it, if the filters accept it there."""
@@ -51,10 +62,7 @@ class ConstrainedPlacement:
         self._cut = False
         """The last search ended before all of its nodes were tried."""
         self._synced: dict[str, int] = {}
-        self._lists: dict[tuple[tuple[int, ...], Reach, tuple[str, ...]], list[int]] = {}
-        self._starts: dict[Hashable, int] = {}
-        self._lacking: dict[tuple[Wants, Reach], dict[int, int]] = {}
-        """Nodes that lacked partitions, after how many changes of the node: they cost no filter until the next."""
+        self._rooms = Rooms(board)
         self._refused: dict[Hashable, tuple[Hashable, set[int]]] = {}
         self._cluster = cluster_of(snapshot, options, [one.pod for one in assignments])
         self._at = -1
@@ -68,7 +76,8 @@ class ConstrainedPlacement:
 
     def begin(self) -> None:
         """All pods wait for their turn."""
-        self._effort.begin(Counter(one.pod.namespace for one in self._assignments if one.constrained))
+        waiting = (one for one in self._assignments if one.constrained and one.groups)
+        self._effort.begin(Counter(one.pod.namespace for one in waiting))
 
     def _examined(self, assignment: Assignment) -> bool:
         """Find out whether its place depends on others; while it is not known, it does if the pod itself says so."""
@@ -90,6 +99,19 @@ class ConstrainedPlacement:
         """Equal for pods that fit exactly where the other fits, whatever decides that."""
         return (assignment.shape, self._kind(assignment) if assignment.constrained else None)
 
+    def attach(self, board: Board) -> None:
+        """The same pods on another board."""
+        self._board, self._rooms, self._at = board, Rooms(board), -1
+        board.filters = self
+
+    def may_accept(self, assignment: Assignment, node: int, labels: Mapping[Pair, int]) -> bool:
+        """False: the filters refuse the node whichever pods come. `labels` are those of pods that may come."""
+        misfit = self._refusal(assignment, node) if assignment.constrained else None
+        if misfit is None or misfit is NOT_EXAMINED or misfit is SKEWED:
+            return True
+        near = [labels_of(term.selector) for term in assignment.pod.affinity]
+        return misfit is NOT_ATTRACTED and all(not pairs or any(labels.get(pair) for pair in pairs) for pairs in near)
+
     def accepts(self, assignment: Assignment, node: int) -> bool:
         """Whether the filters accept the node, with every pod where it is now."""
         self._catch_up()
@@ -104,6 +126,7 @@ class ConstrainedPlacement:
     def place(self, assignments: Iterable[Assignment], reach: Reach = Reach.NEW) -> None:
         """Place as many as possible, in this order; pods about which something is unknown last."""
         self._catch_up()
+        self._rooms = Rooms(self._board)  # what places lose depends on what is still to be placed
         failed: set[Hashable] = set()
         later = [
             one
@@ -186,41 +209,20 @@ class ConstrainedPlacement:
         return [frozenset(nodes) for _, nodes in largest_first]
 
     def _search(self, assignment: Assignment, reach: Reach, within: Collection[int] | None = None) -> bool:
-        """Start where a pod like it was placed last: it goes there as well, or to one of the next nodes."""
-        nodes = self._candidates(assignment, reach)
-        if within is not None:
-            nodes = [node for node in nodes if node in within]
-        kind = (self._kind(assignment), assignment.groups, reach)
-        start = self._starts.get(kind, 0)
-        refused = self._refusing(assignment) if self._effort.may(assignment.pod.namespace) else set()
-        ordered = chain(range(start, len(nodes)), range(min(start, len(nodes))))
-        offers = self._offers(assignment, ((position, nodes[position]) for position in ordered), reach, refused)
-        while some := sorted(islice(offers, _COMPARED), key=lambda offer: (_cost(offer[1]), offer[0])):
-            for position, found in some:
+        """Of some nodes with room the one that loses least by it, if the filters accept it; then the next ones."""
+        may = self._effort.may(assignment.pod.namespace)
+        refused = self._refusing(assignment) if may else set()
+        offers = self._rooms.offers(assignment, reach, refused, within)
+        while some := sorted(islice(offers, _COMPARED), key=lambda offer: offer.cost):
+            for offer in some:
                 if not self._effort.may(assignment.pod.namespace):
                     self._cut = True
                     return False
-                if self._accepts(assignment, nodes[position]):
-                    self._assign(assignment, nodes[position], taken_of(found), reach)
-                    self._starts[kind] = position
+                if self._accepts(assignment, offer.node):
+                    self._assign(assignment, offer, reach)
                     return True
-                refused.add(nodes[position])
+                refused.add(offer.node)
         return False
-
-    def _offers(
-        self, assignment: Assignment, nodes: Iterable[tuple[int, int]], reach: Reach, refused: Collection[int]
-    ) -> Iterator[tuple[int, Found]]:
-        """Of the nodes, given with a position each, those that have room, with what the pod would take there."""
-        lacking = self._lacking.setdefault((assignment.wants, reach), {})
-        for position, node in nodes:
-            capacity = self._board.nodes[node]
-            if node in refused or lacking.get(node) == capacity.changes or not capacity.fits(assignment.demand):
-                continue
-            found = self._board.found_on(assignment, node, reach)
-            if found is None:
-                lacking[node] = capacity.changes
-            else:
-                yield position, found
 
     def _refusing(self, assignment: Assignment) -> set[int]:
         """Nodes that have refused a pod like this, and would again."""
@@ -231,22 +233,6 @@ class ConstrainedPlacement:
             nodes = set()
             self._refused[key] = (holding, nodes)
         return nodes
-
-    def _candidates(self, assignment: Assignment, reach: Reach) -> list[int]:
-        """Nodes of its groups that could serve it within this reach, the fullest first: empty ones stay whole."""
-        resources = tuple(name for name, _ in assignment.wants) if reach <= Reach.UNDER_WAY else ()
-        key = (assignment.groups, reach, resources)
-        found = self._lists.get(key)
-        if found is None:
-            devices = self._board.devices
-            nodes = [node for group in assignment.groups for node in self._board.groups[group].nodes]
-            if reach <= Reach.UNDER_WAY:
-                nodes = [node for node in nodes if all(node in self._board.once_ready(name) for name in resources)]
-            elif reach is Reach.CHANGED:
-                nodes = [node for node in nodes if any(device.changed for device in devices[node])]
-            load = {node: sum(len(device.parts) for device in devices[node]) for node in nodes}
-            found = self._lists[key] = sorted(nodes, key=lambda node: (-load[node], node))
-        return found
 
     def _accepts(self, assignment: Assignment, node: int) -> bool:
         return self._refusal(assignment, node) is None
@@ -262,12 +248,10 @@ class ConstrainedPlacement:
         self._effort.spend(pod, FILTERS + self._cluster.visits - before)
         return found or fails_always(self._cluster.profile_of(pod))
 
-    def _assign(self, assignment: Assignment, node: int, taken: Taken, reach: Reach) -> None:
-        self._board.put(assignment, node, taken)
+    def _assign(self, assignment: Assignment, offer: Offer, reach: Reach) -> None:
+        self._board.put(assignment, offer.node, taken_of(offer.found))
         if reach is Reach.NEW:
-            for (groups, within, _), nodes in self._lists.items():
-                if within is Reach.CHANGED and self._board.group_of[node] in groups and node not in nodes:
-                    nodes.append(node)
+            self._rooms.changed(offer.node)
         self._sync(assignment)
         self._at = self._board.moves
 
@@ -280,7 +264,7 @@ class ConstrainedPlacement:
         if self._at == self._board.moves:
             return
         self._at = self._board.moves
-        self._lists.clear()
+        self._rooms = Rooms(self._board)
         self._refused.clear()
         for assignment in self._assignments:
             if assignment.node != self._synced.get(assignment.pod.uid, -1):
@@ -295,15 +279,6 @@ class ConstrainedPlacement:
             self._cluster.add_pod(pod, self._names[assignment.node])
         else:
             self._cluster.remove_pod(pod.uid)
-
-
-def _cost(found: Found) -> tuple[int, int, int]:
-    """What it loses for others, whether it changes a GPU that would stay as it is, what it may lose for later ones."""
-    return (
-        sum(fitting.loss for _, fitting in found),
-        sum(device.key & 3 for device, _ in found),
-        sum(fitting.regret for _, fitting in found),
-    )
 
 
 def _steps(reach: Reach) -> Sequence[Reach]:

@@ -40,6 +40,17 @@ class Gangs:
     needs: Mapping[GangKey, int] = field(default_factory=dict)
     found: dict[GangKey, int] = field(default_factory=dict)
     incomplete: Sequence[Incomplete] = ()
+    lacking: dict[GangKey, int] = field(default_factory=dict)
+    """Gangs that were left out, and how many of their pods some node could take."""
+
+    def leave_out(self, assignments: Sequence[Assignment]) -> None:
+        """Of gangs too many of whose pods no node can take, all pods."""
+        for gang, members in _members(assignments).items():
+            able = [one for one in members if one.groups]
+            if 0 < len(able) < self.needs.get(gang, 0):
+                self.lacking[gang] = len(able)
+                for one in able:
+                    one.groups = ()
 
     def settle(self, board: Board, assignments: Sequence[Assignment]) -> None:
         """Complete gangs, the smallest first, or take them off."""

@@ -6,12 +6,16 @@ decides whether a pod fits.
 """
 
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heapreplace
 
+from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.placement.shares import Scale
 
 _ROUNDS = 30
 _LEAST = 1e-12
+_HALF = 0.5
+"""A group's first pod is due after half of the time in which one is due to it: rounding to the nearest."""
 
 
 def split(
@@ -41,28 +45,30 @@ def _balanced(
 ) -> dict[tuple[int, ...], dict[int, float]]:
     """Per kind of pod the share that each group gets."""
     weights = {able: dict.fromkeys(able, 1 / len(able)) for able in kinds}
-    if all(len(able) == 1 for able in kinds):
-        return weights
-    burdens = {able: {group: _burden(members, scales[group]) for group in able} for able, members in kinds.items()}
-    for _ in range(_ROUNDS):
-        loads = [0.0] * len(scales)
-        for able, share in weights.items():
+    burdens = {able: _burdens(members, {group: scales[group] for group in able}) for able, members in kinds.items()}
+    fixed = [0.0] * len(scales)
+    for able in kinds:
+        if len(able) == 1:
+            fixed[able[0]] += burdens[able][able[0]]
+    divided = [able for able in kinds if len(able) > 1]
+    for _ in range(_ROUNDS if divided else 0):
+        loads = list(fixed)
+        for able in divided:
+            share, burden = weights[able], burdens[able]
             for group in able:
-                loads[group] += share[group] * burdens[able][group]
-        for able, share in weights.items():
-            moved = {group: share[group] / (loads[group] + _LEAST) + _LEAST for group in able}
+                loads[group] += share[group] * burden[group]
+        for able in divided:
+            moved = {group: share / (loads[group] + _LEAST) + _LEAST for group, share in weights[able].items()}
             total = sum(moved.values())
             weights[able] = {group: value / total for group, value in moved.items()}
     return weights
 
 
-def _burden(members: Sequence[Assignment], scale: Scale) -> float:
-    """How much of the group all these pods would need, by the scarcest dimension."""
-    gpu = cpu = memory = 0.0
-    for one in members:
-        shares = scale.shares(one.demand)
-        gpu, cpu, memory = gpu + shares[0], cpu + shares[1], memory + shares[2]
-    return max(gpu, cpu, memory)
+def _burdens(members: Sequence[Assignment], scales: Mapping[int, Scale]) -> dict[int, float]:
+    """How much of each group all these pods would need, by the scarcest dimension."""
+    wants = tuple(total_wants([one.wants for one in members]).items())
+    cpu, memory = sum(one.needs.cpu_milli for one in members), sum(one.needs.memory_bytes for one in members)
+    return {group: max(scale.shares_of(wants, cpu, memory)) for group, scale in scales.items()}
 
 
 def _distribute(
@@ -76,11 +82,10 @@ def _distribute(
     if len(able) == 1:
         assigned[able[0]].extend(members)
         return
-    due = dict.fromkeys(able, 0.0)
     first = scales[able[0]]
+    due = [(_HALF / weights[group], group) for group in able]
+    heapify(due)
     for assignment in sorted(members, key=lambda one: (first.shares(one.demand), one.pod.created)):
-        for group in able:
-            due[group] += weights[group]
-        chosen = max(able, key=lambda group: (due[group], -group))
-        due[chosen] -= 1.0
-        assigned[chosen].append(assignment)
+        at, group = due[0]
+        heapreplace(due, (at + 1 / weights[group], group))
+        assigned[group].append(assignment)

@@ -32,9 +32,13 @@ def place_once(board: Board, assignments: Sequence[Assignment]) -> Cost:
     demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
 
+    costs: dict[int, float] = {}
+
     def cost(one: Assignment) -> float:
         """The largest share of a whole group that it needs, in the group where that is least."""
-        return min((max(scales[group].shares(one.demand)) for group in one.groups), default=0.0)
+        if one.shape not in costs:
+            costs[one.shape] = min((max(scales[group].shares(one.demand)) for group in one.groups), default=0.0)
+        return costs[one.shape]
 
     assigned, rest = split(assignments, scales)
     admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]

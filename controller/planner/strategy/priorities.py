@@ -35,7 +35,7 @@ class Rules(Ageing):
 
     gangs: Gangs
     improve_steps: int
-    most: int
+    most: int = 0
     """No plan places more pods than this."""
     remarks: list[str]
     """Gets what this pass could not do."""

@@ -11,7 +11,7 @@ from tests.controller.odd.clusters import case, run
 
 
 def main(clusters: int = 10_000, first: int = 0) -> int:
-    pods = raised = wrong = swapped = fewer = 0
+    pods = raised = wrong = swapped = 0
     most_of_pod = most_of_pass = 0
     for seed in range(first, first + clusters):
         try:
@@ -27,11 +27,11 @@ def main(clusters: int = 10_000, first: int = 0) -> int:
             print(f"{seed + 1 - first} clusters", flush=True)
         print(*problems, sep="\n", end="\n" if problems else "", flush=True)
         most_of_pod = max(most_of_pod, *cost.by_pod.values(), 0)
-        swapped, fewer = swapped + bool(cost.swapped), fewer + bool(cost.fewer)
+        swapped += bool(cost.swapped)
         most_of_pass = max(most_of_pass, cost.by_pod.total())
     print(
         f"clusters {clusters}, pods {pods}, exceptions {raised}, clusters with a fault {wrong}, "
-        f"with an ordinary pod in another's stead {swapped}, with one less {fewer}, "
+        f"with an ordinary pod in another's stead {swapped}, "
         f"most work of one pod {most_of_pod}, of one pass {most_of_pass}"
     )
     return int(bool(raised or wrong))

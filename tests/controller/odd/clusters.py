@@ -1,8 +1,8 @@
 """Clusters with ordinary and odd pods, drawn from a seed, and what must hold for the ordinary ones.
 
 `Case` has the snapshot with the odd pods and without them. Either there is room for all, or none of the odd ones can
-ever run. With room, every ordinary pod is placed as without them. Without, as many of them are, but for one: an odd pod
-may be of another level, or tell nodes apart, and the search then takes another way. How often that is, is counted.
+ever run. With room, every ordinary pod is placed as without them. Without, as many of them are. How often one has a
+place in another's stead is counted.
 `run` plans both and returns what is wrong, and what the pass cost.
 """
 
@@ -52,8 +52,6 @@ OPTIONS = PlannerOptions(
         "broken-scheduler": FilterProfile(scheduler_name="broken-scheduler", prefilters=()),
     }
 )
-MOST_FEWER = 1
-"""How many ordinary pods less may be placed where GPUs are full, since odd ones make the search take another way."""
 FILTERS_OF_POD = 4
 """How often a pod may be held against one node."""
 MOST_OF_POD = OWN_VISITS + 50_000
@@ -80,7 +78,6 @@ class Cost:
     """How often a pod was held against a node, whatever else runs there; one stands for others like it."""
     swapped: int = 0
     """Ordinary pods that have a place in another's stead."""
-    fewer: int = 0
 
 
 def case(seed: int) -> Case:
@@ -128,8 +125,8 @@ def run(one: Case) -> tuple[list[str], Cost]:
     placed = {placed.uid for placed in result.placed}
     wrong += [f"{uid} has no place without the odd ones" for uid in sorted(one.ordinary - usual) if one.roomy]
     lost, gained = usual - placed, (placed & one.ordinary) - usual
-    cost.swapped, cost.fewer = min(len(lost), len(gained)), max(0, len(lost) - len(gained))
-    if cost.fewer > (0 if one.roomy else MOST_FEWER) or (one.roomy and lost):
+    cost.swapped = min(len(lost), len(gained))
+    if len(lost) > len(gained) or (one.roomy and lost):
         wrong += [f"{uid} is not placed" for uid in sorted(lost)]
     wrong += [f"{uid} can never run, and is placed" for uid in sorted(placed - one.ordinary) if not one.roomy]
     mentioned = placed | {missed.uid for missed in result.unplaced}

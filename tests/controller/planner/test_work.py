@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from controller.model.scheduling import LabelSelector, NodeSelectorTerm, PodAffinityTerm, Requirement
+from controller.model.scheduling import (
+    LabelSelector,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    Requirement,
+    SpreadConstraint,
+)
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from controller.planning import plan
@@ -72,14 +78,47 @@ def test_a_pod_for_each_node_costs_the_same_on_any_number_of_nodes() -> None:
     assert costs[1] <= 1.2 * costs[0]
 
 
-def daemon_set(nodes: int) -> Snapshot:
-    """Each pod names its node, as the controller of DaemonSets writes it."""
+def test_a_further_app_that_spreads_over_zones_costs_the_same_on_any_number_of_nodes() -> None:
+    costs = [calls(apps(nodes, 24)) - calls(apps(nodes, 8)) for nodes in (60, 240)]
+    assert costs[1] <= 1.3 * costs[0]
+
+
+def test_apps_that_spread_do_not_count_the_pods_of_all_others() -> None:
+    few, more, many = (calls(apps(60, number)) for number in (10, 20, 40))
+    assert many - more <= 1.3 * 2 * (more - few)
+
+
+def apps(nodes: int, number: int) -> Snapshot:
+    """Of three pods each, with a label of their own, one in each zone."""
+    servers = [
+        server(f"node-{one:03}", mig(), labels={"zone": f"zone-{one % 3}", "kubernetes.io/hostname": f"node-{one:03}"})
+        for one in range(nodes)
+    ]
+    pending = []
+    for app in range(number):
+        selector = LabelSelector(requirements=(Requirement(key="app", operator="In", values=(f"app-{app}",)),))
+        spread = (SpreadConstraint(topology_key="zone", selector=selector),)
+        pending += [
+            replaced(pod(f"pod-{app:03}-{one}", "1g.5gb"), labels=(("app", f"app-{app}"),), spread=spread)
+            for one in range(3)
+        ]
+    return cluster(*servers, pending=pending)
+
+
+def test_pods_beside_a_daemon_set_cost_the_same_on_any_number_of_nodes() -> None:
+    costs = [(calls(daemon_set(nodes, beside=3)) - calls(daemon_set(nodes))) / nodes for nodes in (20, 80)]
+    assert costs[1] <= 1.5 * costs[0]
+
+
+def daemon_set(nodes: int, beside: int = 0) -> Snapshot:
+    """Each pod names its node, as the controller of DaemonSets writes it; so many others for each may go to any."""
     names = [f"node-{number:03}" for number in range(nodes)]
     own = [Requirement(key="metadata.name", operator="In", values=(name,)) for name in names]
     pending = [
         replaced(pod(f"on-{name}", "1g.5gb"), node_affinity=(NodeSelectorTerm(labels=(), fields=(node,)),))
         for name, node in zip(names, own, strict=True)
     ]
+    pending += [pod(f"any-{name}-{number}", "1g.5gb") for name in names for number in range(beside)]
     return cluster(*(server(name, mig()) for name in names), pending=pending)
 
 

@@ -1,7 +1,7 @@
 """The nodes that have room for constrained pods, and what each would take there; remembered while pods only come.
 
 Takes the board; a node that lacked the partitions is left out until it may have some again, and one on which nothing
-changed is not looked at twice. Made anew once a pod has left, or other pods are to be placed. Never judges whether a
+changed is not looked at twice. Made again once a pod has left, or other pods are to be placed. Never judges whether a
 pod's filters accept a node.
 """
 

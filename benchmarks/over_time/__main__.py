@@ -30,13 +30,22 @@ POLICIES = ("gpuplan", *RULES, "nos")
 
 
 def replay(
-    policy: str, jobs: list[Job], size: Size, delays: Delays, *, settings: Settings, seed: int, horizon: float | None
+    policy: str,
+    jobs: list[Job],
+    size: Size,
+    delays: Delays,
+    *,
+    settings: Settings,
+    seed: int,
+    horizon: float | None,
+    measure: bool = False,
 ) -> Record:
     """One policy on one list of jobs; `seed` is the scheduler's."""
     jobs = [job for job in jobs if horizon is None or job.arrival <= horizon]
     if policy in RULES:
         return Rule(jobs, size, delays, policy).run(horizon)
     cluster = Cluster(jobs, size, delays, seed=seed)
+    cluster.record.measures = measure
     cluster.controller = CONTROLLERS[policy](cluster, settings)
     return cluster.run(horizon)
 
@@ -71,6 +80,7 @@ def main(argv: Sequence[str] | None = None, show: Callable[[str], object] = prin
                 settings=settings,
                 seed=seed,
                 horizon=load.horizon if arguments.horizon is None else arguments.horizon,
+                measure=arguments.measure,
             )
             for seed, load in zip(seeds, loads, strict=True)
         ]

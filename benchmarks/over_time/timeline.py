@@ -81,6 +81,8 @@ class Record:
         """When the replay ended."""
         self.created = self.deleted = self.gpus_changed = self.passes = 0
         self.plan_seconds = 0.0
+        self.measures = False
+        """Whether `plan_seconds` is filled."""
 
     def starts(self, job: int, now: float) -> None:
         self.started[job] = now

@@ -104,10 +104,12 @@ def merge_patch(
     *,
     manager: str | None = None,
     timeouts: Timeouts = ONE_OBJECT,
+    dry_run: bool = False,
 ) -> Object:
-    """RFC 7386: null removes, lists are replaced whole."""
+    """RFC 7386: null removes, lists are replaced whole. A dry run passes admission, and nothing is stored."""
     kind = "application/merge-patch+json"
-    return _send(api, "PATCH", path, dict(body), query=_by(manager), kind=kind, timeouts=timeouts)
+    query = {**_by(manager), "dryRun": "All"} if dry_run else _by(manager)
+    return _send(api, "PATCH", path, dict(body), query=query, kind=kind, timeouts=timeouts)
 
 
 def _by(manager: str | None) -> Query:

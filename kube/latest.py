@@ -57,6 +57,13 @@ class LatestVersion(Generic[V]):
         with self._lock:
             return self._latest
 
+    @property
+    def watched(self) -> bool:
+        """The watch has brought what `get` returns, or later: who else watches the object may know it by now."""
+        with self._lock:
+            latest, watched = self._latest, self._watched
+            return watched is not None and latest is not None and not _older(watched, latest)
+
 
 def _late(new: V, known: V | None) -> bool:
     """The watch brings what was there before our write."""

@@ -197,8 +197,8 @@ class Pacing:
         seconds = [self._resync_seconds, *(due for due in waits if due is not None)]
         if (young := result.observation.witnessed.believed_in_seconds) is not None and young > 0:
             seconds.append(young)
-        if work.advertised.faults.due_seconds is not None:
-            seconds.append(work.advertised.faults.due_seconds)
+        dues = (work.advertised.faults.due_seconds, work.advertised.due_seconds)
+        seconds += [due for due in dues if due is not None]
         if any(done.interrupted for done in work.actuated.values()):
             seconds.append(0.0)
         confirmation, watched = work.advertised.confirmation, work.advertised.projections is not None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.confirm import Confirmer
+from nodeagent.advertise.counts_right import CountsRight
 from nodeagent.advertise.delivery import ContainerDelivery
 from nodeagent.advertise.free_marks import FreeMarks
 from nodeagent.advertise.taint import NodeGuard, NodeWriting
@@ -67,7 +68,8 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
     """The agent of one node."""
     clock, cache, driver, file, journal = parts.clock, parts.cache, parts.driver, parts.file, parts.journal
     hardware = HardwareReader(driver, clock)
-    guard = NodeGuard(parts.node, write_allocatable=settings.write_allocatable, clock=clock)
+    right = CountsRight(parts.node.ask_policy, wanted=settings.write_allocatable, clock=clock)
+    guard = NodeGuard(parts.node, right, clock=clock)
     modes = ComputeModes(driver, parts.state.compute_modes, exclusive=settings.mps_exclusive_process)
     confirmer = Confirmer(
         clock=clock,

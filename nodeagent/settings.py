@@ -71,9 +71,10 @@ class Settings(Section):
     refresh_host_devices: bool = True
     """After a change of MIG instances add their device nodes to the host, and to NVIDIA's specification for the GPU
     Operator's own pods: mig-manager, which did that, does not run on a node of gpuplan."""
-    write_allocatable: bool = False
-    """Write the Node's capacity and allocatable of our resources at once, instead of waiting for the kubelet's tick
-    behind a taint. Needs the right to patch nodes/status."""
+    write_allocatable: bool = True
+    """Write the Node's capacity and allocatable of our resources as soon as the kubelet lists the devices, instead of
+    waiting up to ten seconds for its status tick. Needs the right to patch nodes/status, and is done only where the
+    API server shows by a dry run that the policy gpuplan-agent-node limits it; see the condition AllocatableWritten."""
     nvidia_backend: bool = False
     """Plans may have devicePlugin.backend nvidia: the agent sees the kubelet's directory pods, and nvidiaMpsRoot."""
     nvidia_mps_root: Path = Path(MPS_ROOT)

@@ -30,7 +30,7 @@ def main() -> int:
         _report(programs.message)
         return 2
     named = {"batchWindowTimeoutSeconds": args.batch_timeout, "batchWindowIdleSeconds": args.batch_idle}
-    agents = {"heartbeatSeconds": args.heartbeat, "writeAllocatable": args.write_allocatable or None}
+    agents = {"heartbeatSeconds": args.heartbeat, "writeAllocatable": False if args.status_tick else None}
     sizes = Sizes(
         nodes=args.nodes,
         pods=args.pods,
@@ -64,7 +64,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--batch-timeout", type=float, help="the controller's; that of deploy/ by default")
     parser.add_argument("--batch-idle", type=float, help="the controller's; that of deploy/ by default")
     parser.add_argument("--heartbeat", type=float, help="the agents' heartbeatSeconds; 10 by default")
-    parser.add_argument("--write-allocatable", action="store_true", help="the agents' option; off as by default")
+    parser.add_argument("--status-tick", action="store_true", help="agents do not write the Node's amounts")
     parser.add_argument("--limit-seconds", type=float, default=720.0, help="of the whole run")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where logs go and stay")
     parser.add_argument("--json", action="store_true")

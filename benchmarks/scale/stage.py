@@ -28,7 +28,7 @@ from sandbox.ports import HeldPort
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.part import Part
 from tests.e2e.rig.controlplane.plane import API_SERVER, CONTROLLER_MANAGER, ETCD
-from tests.e2e.rig.controlplane.tenants import AGENT, ALLOCATABLE, MANIFESTS, RealServers
+from tests.e2e.rig.controlplane.tenants import AGENT, MANIFESTS, RealServers
 
 WRITERS = 8
 CONTROLLER = "controller"
@@ -196,10 +196,10 @@ class Stage:
 
 
 def _rights(folder: Path) -> Path:
-    """Links to what deploy/ ships, without the programs; agents may write allocatable in addition."""
+    """Links to what deploy/ ships, without the programs."""
     folder.mkdir()
     shipped = [path for path in sorted(MANIFESTS.glob("*.yaml")) if path.name[0] <= ACCOUNTS_AND_RIGHTS]
-    for path in (*shipped, ALLOCATABLE):
+    for path in shipped:
         (folder / path.name).symlink_to(path)
     return folder
 

@@ -124,6 +124,10 @@ class Condition(StrEnum):
     no pod holds a device or can get one, no MPS daemon runs, and the message names the programs that have the driver
     open still. False: no label requests it, or the message says what it waits for. Remedy: [work on the
     driver](operating.md#work-on-the-driver)."""
+    ALLOCATABLE_WRITTEN = "AllocatableWritten"
+    """True: the agent writes the Node's amounts of GPU resources as soon as the kubelet lists the devices, within what
+    the admission policy `gpuplan-agent-node` lets it write. False: the kubelet's status tick does it, up to ten seconds
+    later. Remedy: do what its message says, or nothing."""
     OPERATOR_LABELS = "OperatorLabels"
     """False: by its labels the GPU Operator runs its device plugin or mig-manager on this enabled node. Remedy: run the
     command in its message, or set `operatorLabels: manage`."""
@@ -225,6 +229,12 @@ class Reason(StrEnum):
     HOST_NOT_VISIBLE = "HostNotVisible"
     """The agent's pod does not see what it must of the host. Remedy: run it with `hostPID: true` and the mounts of the
     chart."""
+    POLICY_MISSING = "PolicyMissing"
+    """The API server would let the agent write what it must not: its admission policy is not in force. Remedy: install
+    the chart's policies `20` and `21` with their bindings; the agent asks again within half an hour."""
+    NOT_PERMITTED = "NotPermitted"
+    """The API server refuses the agent a write, and not by gpuplan's policy. Remedy: grant what the message names, or
+    set `agent.settings.writeAllocatable: false`."""
     DRIFT = "Drift"
     """The hardware differs from what was confirmed: something else changed it. Remedy: find who changes it; pause the
     plan while a person has to."""

@@ -24,15 +24,15 @@ from nodeagent.advertise.config_file import (
     without,
 )
 from nodeagent.advertise.confirm import Confirmation, Confirmer, Stage
+from nodeagent.advertise.counts_right import UNKNOWN, Answer
 from nodeagent.advertise.delivery import ContainerDelivery, Delivery
-from nodeagent.advertise.faults import UNKNOWN_GPUS, FaultBook, Faults
-from nodeagent.advertise.taint import NodeGuard
+from nodeagent.advertise.faults import UNKNOWN_GPUS, FaultBook, Faults, unsafe_ids
+from nodeagent.advertise.taint import Lists, NodeGuard
 from nodeagent.ages import Ages
 from nodeagent.desired.target import Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.observation import Observation, Readings
 from nodeagent.observed.node import ObservedNode
-from nodeagent.observed.usage import Use
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.compute_modes import ComputeModes
 
@@ -74,6 +74,10 @@ class Advertised:
     mode_problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By GPU UUID, why a client that does not use MPS is not kept off a GPU that is shared, or one that is not."""
     faults: Faults = field(default_factory=Faults)
+    due_seconds: float | None = None
+    """After which a list that waits for the Node's taint may be sent."""
+    counts_right: Answer = UNKNOWN
+    """Whether the Node's amounts are written."""
     served_by: ServedBy | None = None
     """None where our own plugin serves the node."""
 
@@ -92,8 +96,7 @@ class Advertised:
         """How far the partitions of one GPU have come."""
         if self.rival:
             return Stage(schedulable=False, reason=Reason.FOREIGN_OWNER, message=self.rival, failed=True)
-        refused = [why for partition in change.advertise if (why := self.delivery.missing.get(partition.id))]
-        if refused:
+        if refused := [why for p in change.advertise if (why := self.delivery.missing.get(p.id))]:
             overdue = self.delivery.overdue
             return Stage(schedulable=False, reason=Reason.CDI_UNAVAILABLE, message=refused[0], failed=overdue)
         desired = {partition.device for partition in change.advertise}
@@ -137,8 +140,8 @@ class Advertiser:
 
     def advertise(self, observation: Observation, changes: Collection[GpuChange]) -> Advertised:
         self._refused_seconds = 0.0
-        gpus, problem = observation.gpus, observation.driver_problem
-        faults = Faults() if observation.driver_closed else self._faults.judge(gpus, problem, observation.kept)
+        judged = (observation.gpus, observation.driver_problem, observation.kept)
+        faults = Faults() if observation.driver_closed else self._faults.judge(*judged)
         pending, delivery = self._push(observation, changes, faults)
         readings = replace(
             observation.readings,
@@ -162,6 +165,8 @@ class Advertiser:
             delivery=delivery,
             mode_problems=self._mode_problems,
             faults=faults,
+            due_seconds=self._guard.due_seconds,
+            counts_right=self._guard.counts_right,
         )
 
     def _push(self, observation: Observation, changes: Collection[GpuChange], faults: Faults) -> tuple[str, Delivery]:
@@ -186,7 +191,7 @@ class Advertiser:
         if rival or recalled or observation.disabled:
             # Also what is known of a GPU that does not even report its UUID.
             config = withdraw_all(config)
-        unsafe = {device.id for device in config.devices} if recalled else _unsafe(observation, changes)
+        unsafe = {device.id for device in config.devices} if recalled else unsafe_ids(observation, changes)
         late = self._write(config, observation, guarded=not rival, unsafe=unsafe)
         return late or rival or recalled or delivery.reason, delivery
 
@@ -212,8 +217,8 @@ class Advertiser:
             if (device.gpu if device.gpu in known else UNKNOWN_GPUS) in faults.broken
         ]
         # What is held, or left of a pod that is gone, is known without the driver.
-        held = _unsafe(observation, changes).union(observation.usage.forgotten)
-        config = more_unhealthy(self._file.config, held.union(broken))
+        held = unsafe_ids(observation, changes).union(observation.usage.forgotten, broken)
+        config = more_unhealthy(self._file.config, held)
         config = occupy(config, observation.occupied(config))
         late = self._put(config, observation) if config != self._file.config else ""
         return late or f"the driver does not answer: {observation.driver_problem}"
@@ -226,24 +231,29 @@ class Advertiser:
         The taint spares pods a refusal, and waiting for the plugin keeps withdrawals in order. What no pod may get
         waits for neither: devices of broken GPUs, and the `unsafe` ones among those that are being withdrawn.
         """
-        readings, late = observation.readings, ""
-        if config != self._file.config and guarded:
-            late = self._guard.before_push(self._node.get(), counts(config), self._ours(readings, config))
-            if late:
+        late = ""
+        unusable = {*config.unhealthy, *(i for i in config.withdrawn if i in unsafe)}
+        # What is not on the list on disk could not be stopped ahead of the taint: that list was lost.
+        if config != self._file.config and guarded and unusable <= {device.id for device in self._file.config.devices}:
+            node, lists, watched = self._node.get(), self._lists(observation.readings, config), self._node.watched
+            if self._guard.awaits_taint(node, lists, watched=watched) and not observation.driver_closed:
+                self._stop(unusable, observation)  # before any request to an API server that may not answer
+            if late := self._guard.before_push(node, lists, watched=watched):
                 self._refused_seconds = self._ages.seconds("taint")
                 # The person who closed the driver waits for this, and pods could start with nothing.
-                late = "" if observation.driver_closed and self._refused_seconds >= TAINT_SECONDS else late
+                goes = self._refused_seconds >= TAINT_SECONDS or self._guard.due_seconds is not None
+                late = "" if observation.driver_closed and goes else late
         if not late and guarded and not observation.driver_closed:
             # After the taint, and before a pod can get what the GPU is shared as, or the GPU as a whole.
             self._hold_modes(observation, config)
         late = late or self._put(config, observation)
-        if late:
-            unusable = {*config.unhealthy, *(i for i in config.withdrawn if i in unsafe)}
-            stopped = more_unhealthy(self._file.config, unusable)
-            stopped = occupy(stopped, observation.occupied(stopped))
-            if stopped != self._file.config:
-                late = self._put(stopped, observation) or late
-        return late
+        return (self._stop(unusable, observation) or late) if late else ""
+
+    def _stop(self, ids: Collection[str], observation: Observation) -> str:
+        """List these as Unhealthy, and withdraw nothing; returns why that is not on disk."""
+        stopped = more_unhealthy(self._file.config, ids)
+        stopped = occupy(stopped, observation.occupied(stopped))
+        return self._put(stopped, observation) if stopped != self._file.config else ""
 
     def _put(self, config: PluginConfig, observation: Observation) -> str:
         """Why it is not on disk yet."""
@@ -267,27 +277,20 @@ class Advertiser:
         if rival:
             # The other plugin shows our ids for as long as it runs, and the taint would stay as long.
             return self._guard.lift(readings.node)
-        return self._guard.after_push(
-            readings.node,
-            counts(readings.config),
-            capacities(readings.config),
-            self._ours(readings, readings.config),
-            all_allocatable=confirmation.all_allocatable,
-            all_withdrawn=confirmation.unlisted,
+        lists, unlike = self._lists(readings, readings.config), confirmation.unlike
+        return self._guard.after_push(readings.node, lists, unlike, all_withdrawn=confirmation.unlisted)
+
+    def _lists(self, readings: Readings, config: PluginConfig) -> Lists:
+        """Of all resources that our plugin advertises, or did: the kubelet never forgets one."""
+        mine = {device.resource for device in (*readings.config.devices, *config.devices)}
+        mine.update(readings.loaded.registered if readings.loaded else ())
+        return Lists(
+            counts=counts(config),
+            capacities=capacities(config),
+            before=counts(self._file.config),
+            # What another plugin advertises too is counted by it: our taint would stay for as long as it runs.
+            ours=mine.difference(self._confirmer.contested()),
         )
-
-    def _ours(self, readings: Readings, config: PluginConfig) -> set[str]:
-        """Resources that our plugin advertises, or did: the kubelet never forgets one."""
-        devices = [*readings.config.devices, *config.devices]
-        registered = readings.loaded.registered if readings.loaded else {}
-        # What another plugin advertises too is counted by it: our taint would stay for as long as it runs.
-        return {device.resource for device in devices}.union(registered).difference(self._confirmer.contested())
-
-
-def _unsafe(observation: Observation, changes: Iterable[GpuChange]) -> set[str]:
-    """Ids that the kubelet takes for free, or may, while they are in use, or may be."""
-    found = ((p.id, observation.verdict(p, change.gpu)) for change in changes for p in change.withdraw)
-    return {i for i, verdict in found if verdict.forgotten or verdict.other_id or verdict.use is Use.UNKNOWN}
 
 
 def _recalled(observation: Observation, config: PluginConfig) -> str:

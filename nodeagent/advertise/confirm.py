@@ -45,6 +45,8 @@ class Confirmation:
 
     all_allocatable: bool
     """In force, and pod-resources shows exactly the healthy ids."""
+    unlike: frozenset[str] | None = None
+    """Resources of which it shows other ids than these; None where it is not known, or another config is in force."""
     all_withdrawn: bool
     """In force, and pod-resources shows none of the withdrawn ids, whatever else it lacks."""
     unlisted: bool
@@ -85,6 +87,7 @@ class Confirmer:
         self._ages.end_pass()
         return Confirmation(
             all_allocatable=shown == healthy,
+            unlike=_unlike(allocatable, readings.config) if allocatable is not None and readings.in_force else None,
             all_withdrawn=shown is not None and shown.isdisjoint(readings.config.withdrawn),
             unlisted=listed is not None and listed.isdisjoint(readings.config.withdrawn),
             stages=stages,
@@ -206,6 +209,13 @@ def _allocatable_ids(allocatable: Allocatable | NoAnswer) -> dict[str, frozenset
     if isinstance(allocatable, NoAnswer):
         return None
     return {name: frozenset(ids) for name, ids in allocatable.ids.items() if classify(name) is not None}
+
+
+def _unlike(allocatable: Mapping[str, frozenset[str]], config: PluginConfig) -> frozenset[str]:
+    healthy: dict[str, set[str]] = {}
+    for device in config.healthy():
+        healthy.setdefault(device.resource, set()).add(device.id)
+    return frozenset(n for n in {*healthy, *allocatable} if healthy.get(n, NOTHING) != allocatable.get(n, NOTHING))
 
 
 def _some(absent: Sequence[str], mine: Sequence[Device]) -> str:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from nodeagent.hardware.driver import DriverError, DriverHangsError, Health, ObservedGpu
+from nodeagent.observation import Observation
+from nodeagent.observed.usage import Use
+from nodeagent.steps.changes import GpuChange
 
 FAULT_SECONDS = 5.0
 """A fault that one pass sees and the next does not must not cost a node its devices."""
@@ -85,3 +88,9 @@ def _patience(gpu: ObservedGpu) -> float | None:
     if not gpu.problem:
         return None
     return HANGING_SECONDS if gpu.hangs else UNREAD_SECONDS
+
+
+def unsafe_ids(observation: Observation, changes: Iterable[GpuChange]) -> set[str]:
+    """Ids that the kubelet takes for free, or may, while they are in use, or may be."""
+    found = ((p.id, observation.verdict(p, change.gpu)) for change in changes for p in change.withdraw)
+    return {i for i, verdict in found if verdict.forgotten or verdict.other_id or verdict.use is Use.UNKNOWN}

@@ -1,16 +1,18 @@
-"""Writes the agent's part of its own Node: a taint, the label of MPS daemons, and optionally the allocatable counts.
+"""Writes the agent's part of its own Node: a taint, the label of MPS daemons, and the amounts of our resources.
 
 A new list that lowers a resource's count reaches the scheduler only at the kubelet's next status tick; pods bound until
-then are refused permanently. The taint spares them that: it is on the Node from before the list is sent until the Node
-shows the new count, and ten minutes at most: it keeps every pod off the node, and is no more than a courtesy. With
-`writeAllocatable` the count is written at once instead. Must never be relied on for safety: withdrawal is what protects
-pods.
+then are refused permanently. The taint spares them that: it is on the Node from before the list is sent, and long
+enough for pods that were bound meanwhile to be seen, until the Node shows the new count, and ten minutes at most: it
+keeps every pod off the node, and is no more than a courtesy. Amounts are written, up or down, only once the kubelet
+lists exactly these ids: admission and the kubelet's own tick read the same list. A count that was lowered before that
+would be put back by the tick. Each write names the version of the Node that it was decided on, so that one whose
+answer was lost cannot raise a count behind a later taint. Must never be relied on for safety: withdrawal is what
+protects pods.
 """
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,17 +22,37 @@ from crds.v1alpha1 import paths
 from crds.v1alpha1.names import AGENT_MANAGER, CHANGING_TAINT, LABEL_MPS_DAEMONS, TAINT_CHANGING
 from kube import apply
 from kube.budget import RequestBudget
-from kube.errors import ApiError, is_stale
+from kube.errors import ApiError, Conflict, is_stale
 from kube.latest import LatestVersion
 from kube.retry import RetryGate
 from kube.taints import taint_patch
+from nodeagent.advertise.counts_right import PROBE, Answer, CountsRight, judge
 from nodeagent.observed.node import ObservedNode, parse_node
 
 log = logging.getLogger(__name__)
 BOUND_SECONDS = 600.0
 """Longest time with the taint; the change that it was for goes on without."""
+SETTLE_SECONDS, UNWATCHED_SECONDS = 0.2, 10.0
+"""How long a list waits from the answer to the taint on, and as long again as that took; at most, where the watch does
+not bring the taint."""
+LATE_SECONDS = 1.0
+"""Between two passes while that is late; its event wakes the agent."""
 CAP_SECONDS = 10.0
 """Longest pause after a write that failed, unless the API server requests a longer one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lists:
+    """What our device plugin is to list, and what it lists, as the Node counts it."""
+
+    counts: Mapping[str, int]
+    """Healthy devices by resource."""
+    capacities: Mapping[str, int]
+    """With the Unhealthy ones."""
+    before: Mapping[str, int]
+    """`counts` of the list on disk: the Node may come to show as many at any moment."""
+    ours: Collection[str]
+    """Our resources; what else the Node shows is left alone."""
 
 
 def lowered(node: ObservedNode, counts: Mapping[str, int]) -> tuple[str, ...]:
@@ -51,65 +73,91 @@ class NodeWriting(Protocol):
 
     def set_daemons(self, present: bool) -> str: ...
 
-    def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str: ...
+    def set_counts(self, version: str, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str: ...
+
+    def ask_policy(self) -> Answer | None: ...
 
 
 class NodeGuard:
     """Keeps the scheduler from binding pods to what is being withdrawn."""
 
-    def __init__(
-        self, writer: NodeWriting, *, write_allocatable: bool, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._writer, self._clock = writer, clock
-        self._write_allocatable = write_allocatable
+    def __init__(self, writer: NodeWriting, right: CountsRight, *, clock: Callable[[], float]) -> None:
+        self._writer, self._right, self._clock = writer, right, clock
         self._tainted_at: float | None = None
-        self._waiting: Mapping[str, int] = {}
-        """Counts of the list that this pass wants to send."""
+        self._asked_at, self._settle_seconds = clock(), 0.0
+        """When the taint was written last, and how long from then on a list waits."""
+        self._waiting: Lists | None = None
+        """The list that this pass wants to send."""
         self._given_up = False
         """The taint was there for too long, and its change has not ended."""
         self.why = ""
         """Why the taint is on the Node, as of the last pass."""
+        self.due_seconds: float | None = None
+        """After which `before_push` has to be called again; None where nothing waits for a taint that is there."""
 
-    def before_push(self, node: ObservedNode | None, counts: Mapping[str, int], ours: Iterable[str]) -> str:
-        """Why a push must wait: these counts are lower and the Node has no taint yet, or nothing is known of it, and
-        so not whether its containers get devices. Empty when it may go."""
+    @property
+    def counts_right(self) -> Answer:
+        """What is known of it."""
+        return self._right.answer
+
+    def awaits_taint(self, node: ObservedNode | None, lists: Lists, *, watched: bool) -> bool:
+        """Whether this list may not be sent before the Node has, or has had for a moment, the taint."""
+        if node is None or not lowered(_most(node, lists), lists.counts) or self._given_up:
+            return node is None
+        waited_seconds = self._clock() - self._asked_at
+        settled = waited_seconds >= (self._settle_seconds if watched else UNWATCHED_SECONDS)
+        return not (node.changing and settled)
+
+    def before_push(self, node: ObservedNode | None, lists: Lists, *, watched: bool) -> str:
+        """Why this list must wait: it lowers a count, and the Node has no taint yet, or only just; or nothing is known
+        of the Node, and so not whether its containers get devices. Empty when it may go."""
+        self.due_seconds = None
         if node is None:
             return "this Node was not read from the API yet"
-        if self._write_allocatable:
+        self._waiting = lists
+        if not self.awaits_taint(node, lists, watched=watched):
             return ""
-        self._waiting = counts
-        if lowered(_of_ours(node, ours), counts) and not (node.changing or self._given_up):
-            return self._writer.set_taint(True)
-        return ""
+        if not node.changing:
+            self._asked_at = asked_at = self._clock()
+            failed = self._writer.set_taint(True)
+            # The scheduler's own requests take as long, and pods that it bound before must be seen first.
+            took_seconds = self._clock() - asked_at
+            self._settle_seconds = min(2 * took_seconds + SETTLE_SECONDS, UNWATCHED_SECONDS)
+            if failed:
+                return failed
+        left_seconds = self._asked_at + self._settle_seconds - self._clock()
+        self.due_seconds = left_seconds if left_seconds > 0 else LATE_SECONDS
+        return "the Node got its taint just now: pods that were bound before are waited for"
 
     def after_push(
-        self,
-        node: ObservedNode | None,
-        counts: Mapping[str, int],
-        capacity: Mapping[str, int],
-        ours: Iterable[str],
-        *,
-        all_allocatable: bool,
-        all_withdrawn: bool,
+        self, node: ObservedNode | None, lists: Lists, unlike: Collection[str] | None, *, all_withdrawn: bool
     ) -> str:
-        """Write the counts once they are allocatable; lift the taint once the Node shows no more than is advertised.
+        """Write the counts of which the kubelet lists exactly these ids, all but those in `unlike` (None: that is not
+        known); lift the taint once the Node shows no more than is advertised.
 
         Less is no reason to keep it: one MPS daemon that does not start must not close the node to all pods, nor may a
         device plugin that is away. Returns why something could not be written.
         """
-        self.why = ""
-        waiting, self._waiting = self._waiting, {}
+        self.why, failed = "", ""
+        waiting, self._waiting = self._waiting, None
         if node is None:
             return ""
-        shown = _of_ours(node, ours)
-        if self._write_allocatable and all_allocatable and (wrong := stale(shown, counts)):
-            return self._writer.set_counts(wrong, {name: capacity.get(name, 0) for name in wrong})
+        shown = _of_ours(node, lists.ours)
+        if unlike is not None and self._right.granted():
+            wrong = {name: count for name, count in stale(shown, lists.counts).items() if name not in unlike}
+            if wrong:
+                capacity = {name: lists.capacities.get(name, 0) for name in wrong}
+                failed = self._writer.set_counts(node.version, wrong, capacity)
+            if failed:
+                self._right.doubt()
+            else:
+                shown = replace(shown, allocatable={**shown.allocatable, **wrong})
         why = "" if all_withdrawn else "whether the kubelet still lists what is withdrawn is not known, or it does"
-        if more := lowered(shown, counts):
+        if more := lowered(shown, lists.counts):
             why = f"the Node still counts more of {', '.join(more)} than is advertised"
-        elif waiting and (more := lowered(shown, waiting)):
+        elif waiting is not None and (more := lowered(_most(node, waiting), waiting.counts)):
             why = f"a list with fewer of {', '.join(more)} waits for the device plugin to load the one before"
-        return self._bounded(node, why)
+        return failed or self._bounded(node, why)
 
     def _bounded(self, node: ObservedNode, why: str) -> str:
         """Keep the taint for a reason, and for no longer than its bound."""
@@ -164,9 +212,21 @@ class NodeWriter:
         """Why it could not be done; empty when the Node has (or lacks) the taint now."""
         return self._attempt(f"change the taint {TAINT_CHANGING}", partial(self._write_taint, present))
 
-    def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
+    def set_counts(self, version: str, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
         """Why it could not be done. The kubelet's next tick computes the same numbers and keeps them."""
-        return self._attempt("write the Node's allocatable", partial(self._write_counts, allocatable, capacity))
+        what = "write the Node's allocatable"
+        return self._attempt(what, partial(self._write_counts, version, allocatable, capacity))
+
+    def ask_policy(self) -> Answer | None:
+        """Whether the policy refuses what it must; None where that was not answered."""
+        body = {"status": {"allocatable": {PROBE: "1"}}}
+        try:
+            with self._budget.request() as timeouts:
+                path = f"{self._path}/status"
+                apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts, dry_run=True)
+        except ApiError as error:
+            return judge(error)
+        return judge(None)
 
     def set_daemons(self, present: bool) -> str:
         """Why the label could not be written."""
@@ -204,15 +264,30 @@ class NodeWriter:
         log.info("node label %s %s", LABEL_MPS_DAEMONS, "set" if present else "removed")
         return raw
 
-    def _write_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> Mapping[str, Any]:
+    def _write_counts(
+        self, version: str, allocatable: Mapping[str, int], capacity: Mapping[str, int]
+    ) -> Mapping[str, Any]:
         texts = {name: str(count) for name, count in sorted(allocatable.items())}
         listed = {name: str(count) for name, count in sorted(capacity.items())}
-        body = {"status": {"capacity": listed, "allocatable": texts}}
-        with self._budget.request() as timeouts:
-            path = f"{self._path}/status"
-            raw = apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts)
+        status = {"capacity": listed, "allocatable": texts}
+        body = {"metadata": {"resourceVersion": version}, "status": status}
+        try:
+            with self._budget.request() as timeouts:
+                path = f"{self._path}/status"
+                raw = apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts)
+        except Conflict:
+            with self._budget.request() as timeouts:  # the watch may be late
+                self._latest.accept(parse_node(apply.get(self._api, self._path, timeouts=timeouts)))
+            raise
         log.info("node allocatable written: %s", texts)
         return raw
+
+
+def _most(node: ObservedNode, lists: Lists) -> ObservedNode:
+    """With as many as the Node can show while nothing new is listed."""
+    shown = _of_ours(node, lists.ours).allocatable
+    mine = {name: count for name, count in lists.before.items() if name in lists.ours}
+    return replace(node, allocatable={n: max(shown.get(n, 0), mine.get(n, 0)) for n in {*shown, *mine}})
 
 
 def _of_ours(node: ObservedNode, ours: Iterable[str]) -> ObservedNode:

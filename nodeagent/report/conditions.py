@@ -40,6 +40,7 @@ def conditions(
         Condition.GPUS_HEALTHY: _health(result),
         Condition.MEMORY_ONLY: _memory_only(result),
         Condition.HOST_ACCESS: _host_access(result),
+        Condition.ALLOCATABLE_WRITTEN: _allocatable_written(result),
         Condition.OPERATOR_LABELS: operator_labels(
             result.observation.readings.node, disabled=result.observation.disabled
         ),
@@ -211,6 +212,13 @@ def _driver(result: PassResult) -> ConditionValue:
     """What cannot be known without the driver."""
     reason = result.observation.closed_reason if result.observation.driver_closed else Reason.DRIVER_ERROR
     return False, reason, str(result.observation.driver_problem)
+
+
+def _allocatable_written(result: PassResult) -> ConditionValue:
+    if result.work.desired.by_nvidia:
+        return False, Reason.IDLE, "NVIDIA's device plugin serves this node, and the kubelet alone writes its amounts."
+    found = result.work.advertised.counts_right
+    return found.granted, found.reason, found.message
 
 
 def _sentences(outcomes: Iterable[GpuOutcome]) -> str:

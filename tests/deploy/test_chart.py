@@ -114,7 +114,7 @@ def test_the_defaults_are_accepted() -> None:
 def test_the_programs_settings_are_values_with_their_defaults() -> None:
     settings = {".".join(value.path): value.default for value in files.walk(Values) if "settings" in value.path}
     assert settings["controller.settings.ageingSeconds"] == 600
-    assert settings["agent.settings.writeAllocatable"] is False
+    assert settings["agent.settings.writeAllocatable"] is True
     assert (
         refusal({"controller": {"settings": {"ageingSeconds": 60, "leaderElection": {"retryPeriodSeconds": 1}}}}) == ""
     )

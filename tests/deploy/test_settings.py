@@ -27,4 +27,4 @@ def test_the_controllers() -> None:
 
 def test_the_agents() -> None:
     settings = read(Settings, FILES["gpuplan-agent"])
-    assert (settings.metrics_address, settings.write_allocatable) == ("0.0.0.0", False)
+    assert (settings.metrics_address, settings.write_allocatable) == ("0.0.0.0", True)

@@ -22,7 +22,7 @@ from kube.transport import request
 from tests.builders import objects as builders
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.rights import missing_rights
-from tests.e2e.rig.controlplane.tenants import ALLOCATABLE, manifests_of, objects_of
+from tests.e2e.rig.controlplane.tenants import manifests_of
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -155,12 +155,11 @@ class RealCluster:
         return done.stdout + done.stderr
 
     def install(self) -> None:
-        """The CRD, then deploy/ in the order of its files, by kubectl; agents may write allocatable in addition."""
+        """The CRD, then deploy/ in the order of its files, by kubectl."""
         self.kubectl("apply", "-f", str(CRD), check=True)
         self.wait_established()
-        self.kubectl("apply", "-f", str(MANIFESTS), "-f", str(ALLOCATABLE), check=True)
-        manifests = [*manifests_of(MANIFESTS), *objects_of(ALLOCATABLE.read_text())]
-        eventually(lambda: not missing_rights(self.admin, manifests), "the rights are in force")
+        self.kubectl("apply", "-f", str(MANIFESTS), check=True)
+        eventually(lambda: not missing_rights(self.admin, manifests_of(MANIFESTS)), "the rights are in force")
         probe = plan("policy-probe", planned={"gpus": []})
         eventually(
             lambda: call(self.admin, "POST", PLANS, probe, dryRun="All").status == 403, "the policies are in force"

@@ -18,7 +18,7 @@ from nodeagent.__main__ import parse_arguments as parse_agent
 from nodeagent.device_plugin.__main__ import parse_arguments as parse_plugin
 from nodeagent.settings import Settings as AgentSettings
 from tests.deploy.wrong_values import CONTRADICTIONS, WRONG
-from tests.e2e.rig.controlplane.tenants import ALLOCATABLE, manifests_of, objects_of
+from tests.e2e.rig.controlplane.tenants import manifests_of, objects_of
 
 GEOMETRIES = "[{models: [A30], allowedGeometries: [{1g.6gb: 4}, {2g.12gb: 2}]}]"
 
@@ -104,7 +104,7 @@ def test_new_settings_make_new_pods(render: Any) -> None:
 def test_agent_and_plugin_read_their_settings(render: Any) -> None:
     text = """
     nodes: {kubeletDir: /data/kubelet, stateDir: /data/gpuplan, mpsDir: /run/mps}
-    agent: {metricsPort: 9500, settings: {heartbeatSeconds: 20, writeAllocatable: true}}
+    agent: {metricsPort: 9500, settings: {heartbeatSeconds: 20, writeAllocatable: false}}
     devicePlugin: {logLevel: debug}
     """
     found = render(text)
@@ -112,7 +112,7 @@ def test_agent_and_plugin_read_their_settings(render: Any) -> None:
     settings = load(AgentSettings, agent.config)
     assert agent.node_name == "$(NODE_NAME)"
     assert (str(settings.state_dir), str(settings.kubelet_dir)) == ("/data/gpuplan", "/data/kubelet")
-    assert (settings.metrics_port, settings.heartbeat_seconds, settings.write_allocatable) == (9500, 20, True)
+    assert (settings.metrics_port, settings.heartbeat_seconds, settings.write_allocatable) == (9500, 20, False)
 
     words = found.pod("DaemonSet", "gpuplan-device-plugin")["containers"][0]["args"]
     plugin = parse_plugin(words[2:])
@@ -128,9 +128,15 @@ def test_agent_and_plugin_read_their_settings(render: Any) -> None:
         volumes = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
         for mount in pod["containers"][0]["volumeMounts"]:
             assert volumes[mount["name"]] in (None, mount["mountPath"].removeprefix("/host"))
-    assert [body for body in found.objects if body["metadata"]["name"] == "gpuplan-agent-allocatable"] == list(
-        objects_of(ALLOCATABLE.read_text())
-    )
+
+
+@pytest.mark.parametrize("value", [None, True, False])
+def test_the_right_to_write_a_node_comes_with_the_policy_that_limits_it(render: Any, value: bool | None) -> None:
+    found = render("{}" if value is None else f"agent: {{settings: {{writeAllocatable: {str(value).lower()}}}}}")
+    kinds = [body["kind"] for body in found.objects if body["metadata"]["name"] == "gpuplan-agent-allocatable"]
+    assert kinds == ([] if value is False else ["ClusterRole", "ClusterRoleBinding"])
+    policies = [body["kind"] for body in found.objects if body["metadata"]["name"] == "gpuplan-agent-node"]
+    assert policies == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
 
 
 def test_nodes_image_and_labels_are_values(render: Any) -> None:

@@ -1,4 +1,4 @@
-"""A wire between one client and the API server that a test can hold, cut and mend.
+"""A wire between one client and the API server that a test can hold, cut, mend and slow down.
 
 Takes a kubeconfig; returns the same with the wire's address; the client speaks plain HTTP to the wire, the wire TLS to
 the server. `hold` keeps requests that begin in a given way until `release`, whatever becomes of their sender meanwhile.
@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 import threading
+import time
 from urllib.parse import urlsplit
 
 import yaml
@@ -21,7 +22,9 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 class Wire:
     """Works from the start on; end it with `close`."""
 
-    def __init__(self, kubeconfig: str) -> None:
+    def __init__(self, kubeconfig: str, *, late_seconds: float = 0.0) -> None:
+        """`late_seconds`: what each piece of a request, and each of an answer or of a watch, is held back."""
+        self._late_seconds = late_seconds
         self._config = yaml.safe_load(kubeconfig)
         (entry,) = self._config["clusters"]
         server = urlsplit(entry["cluster"]["server"])
@@ -108,11 +111,13 @@ class Wire:
                         data += more  # the sender may be frozen as soon as it is reported as held
                     self.held.set()
                     self._open.wait()
+                time.sleep(self._late_seconds)
                 server.sendall(data)
 
     def _downstream(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError, ValueError):
             while data := server.recv(CHUNK_BYTES):
+                time.sleep(self._late_seconds)
                 with contextlib.suppress(OSError):
                     client.sendall(data)
         with contextlib.suppress(OSError):

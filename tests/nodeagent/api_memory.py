@@ -5,9 +5,11 @@ from typing import Any
 
 from crds.v1alpha1.names import CHANGING_TAINT
 from crds.v1alpha1.names import LABEL_MPS_DAEMONS as MPS_LABEL
+from kube.errors import ApiError, Forbidden
 from kube.events import EventType, ObjectReference
 from kube.latest import LatestVersion
 from kube.taints import taint_patch
+from nodeagent.advertise.counts_right import POLICY, REFUSAL, Answer, judge
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import same
@@ -33,6 +35,12 @@ class ApiMemory:
         self.version = 10
         self.taint_refused = ""
         """Why the API server refuses writes of the taint."""
+        self.counts_refused = ""
+        """The same of the amounts."""
+        self.policy: ApiError | None = Forbidden(
+            f"nodes is forbidden: {POLICY} with binding b denied request: {REFUSAL}"
+        )
+        """The API server's answer to the dry run of a write that the policy must refuse; None: it allows it."""
 
     def apply(
         self,
@@ -96,13 +104,35 @@ class ApiMemory:
         self.effect(f"label {present}")
         return ""
 
-    def set_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
+    def set_counts(self, version: str, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
         """NodeWriting."""
-        self.node["status"]["allocatable"].update({name: str(count) for name, count in allocatable.items()})
-        self.node["status"]["capacity"].update({name: str(count) for name, count in capacity.items()})
-        self._node_written()
+        if self.counts_refused:
+            return self.counts_refused
+        if version != self.node["metadata"]["resourceVersion"]:
+            self.latest_node.accept(parse_node(self.node))
+            return "the Node was changed in between: the next pass tries again"
+        self._write_counts(allocatable, capacity)
+        self.latest_node.accept(parse_node(self.node))
         self.effect("allocatable")
         return ""
+
+    def ask_policy(self) -> Answer | None:
+        """NodeWriting."""
+        return judge(self.policy)
+
+    def _write_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
+        before = self.node["status"]
+        status = {
+            **before,
+            "capacity": {**before["capacity"], **{name: str(count) for name, count in capacity.items()}},
+            "allocatable": {**before["allocatable"], **{name: str(count) for name, count in allocatable.items()}},
+        }
+        version = str(int(self.node["metadata"]["resourceVersion"]) + 1)
+        self.node = {
+            **self.node,
+            "metadata": {**self.node["metadata"], "resourceVersion": version},
+            "status": status,
+        }
 
     def _node_written(self) -> None:
         version = str(int(self.node["metadata"]["resourceVersion"]) + 1)
@@ -111,20 +141,7 @@ class ApiMemory:
 
     def tick(self) -> None:
         """The kubelet writes node.status."""
-        amounts = {resource: str(len(ids)) for resource, ids in self.kubelet.devices.items()}
-        listed = {resource: str(count) for resource, count in self.kubelet.capacity.items()}
-        before = self.node["status"]
-        status = {
-            **before,
-            "capacity": {**before["capacity"], **listed},
-            "allocatable": {**before["allocatable"], **amounts},
-        }
-        version = str(int(self.node["metadata"]["resourceVersion"]) + 1)
-        self.node = {
-            **self.node,
-            "metadata": {**self.node["metadata"], "resourceVersion": version},
-            "status": status,
-        }
+        self._write_counts({r: len(ids) for r, ids in self.kubelet.devices.items()}, self.kubelet.capacity)
 
     def emit(self, about: ObjectReference, event_type: EventType, reason: str, message: str) -> None:
         """Events."""

@@ -13,6 +13,7 @@ from nodeagent.handover.config import (
     read_config,
     read_ledger,
     read_ledger_mark,
+    read_loaded,
     write_ledger,
     write_loaded,
 )
@@ -57,7 +58,10 @@ class PluginMemory:
         self.doubted &= self.unmarked()
         if self.mute:
             return
-        resources = {device.resource: True for device in found.devices}
+        earlier = read_loaded(self.files)
+        # What was registered once stays so, over restarts too.
+        resources = dict.fromkeys(earlier.registered, True) if isinstance(earlier, Loaded) else {}
+        resources |= {device.resource: True for device in found.devices}
         self._serial += 1
         write_loaded(
             self.files,

@@ -53,9 +53,18 @@ class PodsMemory:
 
     def pod(self, resource: str, name: str = "", count: int = 1, *, device: str = "") -> tuple[str, str]:
         """Bind a pod, let the kubelet admit it, and start its container if it may; the id is the first that fits."""
+        return self.admit(self.bind(resource, name, count), resource, count, device=device)
+
+    def bind(self, resource: str, name: str = "", count: int = 1) -> tuple[str, str]:
+        """As the scheduler does: the API shows it on the node, and the kubelet has not seen it."""
         self.bound += 1
         key = ("default", name or f"p{self.bound}")
         self.pods[key] = pod_json(key, resource, count, uid=uid_of(self.bound))
+        return key
+
+    def admit(self, key: tuple[str, str], resource: str, count: int = 1, *, device: str = "") -> tuple[str, str]:
+        """As the kubelet does with a pod that is bound to its node."""
+        uid = self.pods[key]["metadata"]["uid"]
         taken = self.kubelet.given()
         free = [i for i in self.kubelet.devices.get(resource, ()) if i not in taken and (not device or i == device)]
         self.kubelet.known.add(key)
@@ -68,7 +77,7 @@ class PodsMemory:
         self.kubelet.held[key] = {"main": {resource: ids}}
         # What it gives away it has dropped from its record.
         others = tuple(entry for entry in self.kubelet.entries if not set(entry.ids).intersection(ids))
-        self.kubelet.entries = (*others, CheckpointEntry(pod_uid=uid_of(self.bound), ids=ids))
+        self.kubelet.entries = (*others, CheckpointEntry(pod_uid=uid, ids=ids))
         self.pods[key]["status"] = {**started("Pending"), "containerStatuses": [{"state": {"waiting": {}}}]}
         self.waiting[key] = ids
         self.start_waiting()

@@ -69,7 +69,7 @@ class World(ApiMemory, PodsMemory):
         """The watch of pods brings nothing for now."""
         self.node_late = False
         """Nor does that of the Node."""
-        self.write_allocatable = False
+        self.write_allocatable = True
         self.device_list_strategy = DeviceListStrategy.ENVVAR
         self.exclusive = True
         self.cdi = path / "cdi"

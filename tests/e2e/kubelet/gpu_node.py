@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,11 @@ class GpuNode:
         tick_seconds: float = 1.0,
         settings: Mapping[str, Any] | None = None,
         with_processes: bool = False,
+        agents_wire: Callable[[str], str] = lambda kubeconfig: kubeconfig,
     ) -> None:
-        """`with_processes`: its pods have some, so that the agent judges by them."""
+        """`with_processes`: its pods have some, so that the agent judges by them. `agents_wire` puts something between
+        the agent and the API server."""
+        self._agents_wire = agents_wire
         self.name = name
         self.cluster = cluster
         self.folder = Path(tempfile.mkdtemp(prefix="gpn", dir="/tmp"))
@@ -111,7 +114,7 @@ class GpuNode:
 
     def start_agent(self) -> None:
         kubeconfig = self.folder / "agent.kubeconfig"
-        kubeconfig.write_text(self.cluster.plane.kubeconfig_with(self.mounted_token()))
+        kubeconfig.write_text(self._agents_wire(self.cluster.plane.kubeconfig_with(self.mounted_token())))
         config = self.folder / "agent.yaml"
         folders = {"stateDir": str(self.folder / "state"), "kubeletDir": str(self.kubelet.paths.root)}
         cdi = {"cdiSpecDirs": [str(self.cdi)], "procDir": str(proc_of(self.machine))}

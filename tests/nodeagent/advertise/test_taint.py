@@ -3,17 +3,19 @@
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kubernetes.client import ApiClient
 
-from crds.v1alpha1.names import TAINT_CHANGING
+from crds.v1alpha1.names import TAINT_CHANGING, Reason
 from kube import apply, clients
 from kube.budget import RequestBudget
 from kube.errors import Unavailable
 from kube.latest import LatestVersion
-from nodeagent.advertise.taint import NodeGuard, NodeWriter, lowered, stale
+from nodeagent.advertise.counts_right import Answer, CountsRight
+from nodeagent.advertise.taint import Lists, NodeGuard, NodeWriter, lowered, stale
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import StatusFailures, StatusWriter
@@ -70,7 +72,8 @@ def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
     latest = LatestVersion[ObservedNode]()
     latest.on_event(None, None, parse_node(apply.get(api, PATH)))
 
-    assert NodeWriter(api, "n", latest, RequestBudget(), clock=Clock()).set_counts({R: 3}, {R: 4}) == ""
+    version = apply.get(api, PATH)["metadata"]["resourceVersion"]
+    assert NodeWriter(api, "n", latest, RequestBudget(), clock=Clock()).set_counts(version, {R: 3}, {R: 4}) == ""
 
     status = apply.get(api, PATH)["status"]
     assert status["allocatable"] == {"cpu": "8", R: "3"}
@@ -80,11 +83,47 @@ def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
     assert found.allocatable == {R: 3}
 
 
+def test_counts_that_were_decided_on_an_older_node_are_refused_and_the_newer_one_is_read(api: ApiClient) -> None:
+    latest = LatestVersion[ObservedNode]()
+    latest.on_event(None, None, parse_node(apply.get(api, PATH)))
+    writer = NodeWriter(api, "n", latest, RequestBudget(), clock=Clock())
+    decided_on = latest.get()
+    assert decided_on is not None
+    apply.merge_patch(api, PATH, {"metadata": {"labels": {"a": "b"}}})
+
+    assert "was changed in between" in writer.set_counts(decided_on.version, {R: 3}, {R: 4})
+    assert R not in apply.get(api, PATH)["status"]["allocatable"]
+
+    newer = latest.get()
+    assert newer is not None
+    assert writer.set_counts(newer.version, {R: 3}, {R: 4}) == "", "the watch has brought nothing"
+
+
+def test_a_raise_whose_answer_was_lost_does_not_come_after_a_later_taint(api: ApiClient) -> None:
+    latest = LatestVersion[ObservedNode]()
+    latest.on_event(None, None, parse_node(apply.get(api, PATH)))
+    late = latest.get()
+    assert late is not None
+    writer = NodeWriter(api, "n", latest, RequestBudget(), clock=Clock())
+    assert writer.set_taint(True) == ""
+
+    assert "was changed in between" in writer.set_counts(late.version, {R: 3}, {R: 3})
+    assert R not in apply.get(api, PATH)["status"]["allocatable"]
+
+
+def test_the_question_about_the_policy_stores_nothing(api: ApiClient) -> None:
+    before = apply.get(api, PATH)
+    found = NodeWriter(api, "n", LatestVersion[ObservedNode](), RequestBudget(), clock=Clock()).ask_policy()
+    assert found is not None
+    assert (found.granted, found.reason) == (False, Reason.POLICY_MISSING), "this API server has no policies"
+    assert apply.get(api, PATH) == before
+
+
 def test_a_failure_is_a_sentence(api: ApiClient) -> None:
     writer = NodeWriter(api, "gone", LatestVersion[ObservedNode](), RequestBudget(), clock=Clock())
 
     assert "cannot change the taint" in writer.set_taint(True)
-    assert "cannot write the Node's allocatable" in writer.set_counts({R: 1}, {R: 1})
+    assert "cannot write the Node's allocatable" in writer.set_counts("1", {R: 1}, {R: 1})
 
 
 @pytest.mark.timeout(60)  # without the budget each of the three requests waits for 30 s
@@ -99,7 +138,7 @@ def test_an_api_server_that_never_answers_holds_up_a_pass_only_for_its_budget() 
             api, "n", plans, budget, beats=Beats(), failures=failures, clock=time.monotonic, interval_seconds=0.0
         )
         assert "no answer from the API server" in node.set_taint(True)
-        assert "no answer from the API server" in node.set_counts({R: 1}, {R: 1})
+        assert "no answer from the API server" in node.set_counts("1", {R: 1}, {R: 1})
         with pytest.raises(Unavailable):
             status.write(ObservedPlan(uid="u", generation=1, version="1", content=None), {"summary": {}})
 
@@ -125,73 +164,123 @@ def test_absent_and_zero_are_one_thing() -> None:
 
 
 class Writer:
-    def __init__(self, answer: str = "") -> None:
+    def __init__(self, answer: str = "", clock: Clock | None = None, seconds: float = 0.0) -> None:
         self.done: list[object] = []
-        self._answer = answer
+        self._answer, self._clock, self._seconds = answer, clock or Clock(), seconds
 
     def set_taint(self, present: bool) -> str:
         self.done.append(present)
+        self._clock.now += self._seconds
         return self._answer
 
     def set_daemons(self, present: bool) -> str:
         self.done.append(f"daemons {present}")
         return self._answer
 
-    def set_counts(self, allocatable: Any, capacity: Any) -> str:
-        self.done.append((dict(allocatable), dict(capacity)))
+    def set_counts(self, version: str, allocatable: Any, capacity: Any) -> str:
+        self.done.append((version, dict(allocatable), dict(capacity)))
         return self._answer
+
+    def ask_policy(self) -> Answer | None:
+        return Answer(granted=True, reason=Reason.CONFIRMED, message="")
 
 
 A = "nvidia.com/a"
 
 
+def lists(counts: dict[str, int], before: dict[str, int] | None = None, **capacities: int) -> Lists:
+    known = {f"nvidia.com/{name}": count for name, count in capacities.items()}
+    return Lists(counts=counts, capacities=known, before=counts if before is None else before, ours=[A])
+
+
+def guard(writer: Writer, *, write: bool = False, clock: Clock | None = None) -> NodeGuard:
+    clock = clock or Clock()
+    return NodeGuard(writer, CountsRight(writer.ask_policy, wanted=write, clock=clock), clock=clock)
+
+
+@pytest.mark.parametrize("write", [False, True])
 @pytest.mark.parametrize(
-    ("node", "counts", "done"),
+    ("node", "counts", "before", "done"),
     [
-        pytest.param(observed(a=2), {A: 1}, [True], id="lowered"),
-        pytest.param(observed(a=2), {A: 2}, [], id="equal"),
-        pytest.param(observed(a=2), {A: 3}, [], id="raised"),
-        pytest.param(observed(a=2, changing=True), {A: 1}, [], id="tainted already"),
-        pytest.param(observed(a=1, other=5), {A: 1}, [], id="another plugin's resource"),
+        pytest.param(observed(a=2), {A: 1}, {A: 2}, [True], id="lowered"),
+        pytest.param(observed(a=2), {A: 2}, {A: 2}, [], id="equal"),
+        pytest.param(observed(a=2), {A: 3}, {A: 2}, [], id="raised"),
+        pytest.param(observed(a=2, changing=True), {A: 1}, {A: 2}, [], id="tainted already"),
+        pytest.param(observed(a=1, other=5), {A: 1}, {A: 1}, [], id="another plugin's resource"),
+        pytest.param(observed(a=2), {}, {A: 2}, [True], id="the last one goes"),
+        pytest.param(observed(), {A: 0}, {A: 1}, [True], id="the Node may show it at any moment"),
     ],
 )
 def test_a_list_that_lowers_a_count_waits_for_the_taint(
-    node: ObservedNode, counts: dict[str, int], done: list[object]
+    node: ObservedNode, counts: dict[str, int], before: dict[str, int], done: list[object], write: bool
 ) -> None:
-    writer = Writer()
+    writer, clock = Writer(), Clock()
+    found = guard(writer, write=write, clock=clock)
+    clock.now += 60.0
 
-    assert NodeGuard(writer, write_allocatable=False).before_push(node, counts, [A]) == ""
+    assert bool(found.before_push(node, lists(counts, before), watched=True)) == bool(done)
     assert writer.done == done
 
 
+@pytest.mark.parametrize(
+    ("waited_seconds", "watched", "goes"),
+    [
+        pytest.param(
+            1.1, True, False, id="a scheduler as slow as the write may have bound a pod that was not seen yet"
+        ),
+        pytest.param(1.3, True, True, id="once more what the write took, and a moment"),
+        pytest.param(8.0, False, False, id="the watch of the Node, and so that of pods, is late"),
+        pytest.param(11.0, False, True, id="at most ten seconds"),
+    ],
+)
+def test_a_list_goes_once_pods_that_were_bound_before_the_taint_are_seen(
+    waited_seconds: float, watched: bool, goes: bool
+) -> None:
+    clock = Clock()
+    found = guard(Writer(clock=clock, seconds=1.0), clock=clock)
+    shorter = lists({A: 1}, {A: 2})
+    assert found.before_push(observed(a=2), shorter, watched=True)
+    assert found.due_seconds == pytest.approx(1.2)
+
+    clock.now += waited_seconds
+    assert (found.before_push(observed(a=2, changing=True), shorter, watched=watched) == "") == goes
+    assert (found.due_seconds is None) == goes
+
+
 def test_a_list_that_lowers_a_count_is_not_sent_without_the_taint_or_the_node() -> None:
-    assert NodeGuard(Writer("no"), write_allocatable=False).before_push(observed(a=2), {A: 1}, [A]) == "no"
-    assert "was not read" in NodeGuard(Writer(), write_allocatable=False).before_push(None, {A: 1}, [A])
-    assert NodeGuard(Writer("no"), write_allocatable=True).before_push(observed(a=2), {A: 1}, [A]) == ""
+    shorter = lists({A: 1}, {A: 2})
+    for write in (False, True):
+        assert guard(Writer("no"), write=write).before_push(observed(a=2), shorter, watched=True) == "no"
+    assert "was not read" in guard(Writer()).before_push(None, shorter, watched=False)
 
 
 @pytest.mark.parametrize(
-    ("node", "all_withdrawn", "all_allocatable", "write", "done"),
+    ("node", "all_withdrawn", "unlike", "write", "done"),
     [
-        pytest.param(observed(a=2, changing=True), True, True, False, [], id="the Node still counts more"),
-        pytest.param(observed(a=1, changing=True), True, True, False, [False], id="the Node shows it"),
-        pytest.param(observed(a=1, changing=True), False, False, False, [], id="the kubelet has not withdrawn it"),
+        pytest.param(observed(a=2, changing=True), True, [], False, [], id="the Node still counts more"),
+        pytest.param(observed(a=1, changing=True), True, [], False, [False], id="the Node shows it"),
+        pytest.param(observed(a=1, changing=True), False, [A], False, [], id="the kubelet has not withdrawn it"),
         pytest.param(
-            observed(a=0, changing=True), True, False, False, [False], id="the kubelet has less than is advertised"
+            observed(a=0, changing=True), True, [A], False, [False], id="the kubelet has less than is advertised"
         ),
-        pytest.param(observed(a=2), True, True, True, [({A: 1}, {A: 3})], id="written down"),
-        pytest.param(observed(), True, True, True, [({A: 1}, {A: 3})], id="written up"),
-        pytest.param(observed(a=2), True, False, True, [], id="not written before it is allocatable"),
-        pytest.param(observed(a=1, changing=True), True, True, True, [False], id="a taint from before the option"),
+        pytest.param(observed(a=2), True, [], True, [("7", {A: 1}, {A: 3})], id="written down"),
+        pytest.param(
+            observed(a=2, changing=True), True, [], True, [("7", {A: 1}, {A: 3}), False], id="and the taint goes"
+        ),
+        pytest.param(observed(), True, [], True, [("7", {A: 1}, {A: 3})], id="written up"),
+        pytest.param(observed(b=9), True, ["nvidia.com/b"], True, [("7", {A: 1}, {A: 3})], id="one resource of two"),
+        pytest.param(observed(a=2), True, [A], True, [], id="not written before the kubelet lists it"),
+        pytest.param(observed(a=2), True, None, True, [], id="not written while that is not known"),
+        pytest.param(observed(a=1, changing=True), True, [], True, [False], id="a taint of an agent before this one"),
     ],
 )
 def test_after_the_push(
-    node: ObservedNode, all_withdrawn: bool, all_allocatable: bool, write: bool, done: list[object]
+    node: ObservedNode, all_withdrawn: bool, unlike: list[str] | None, write: bool, done: list[object]
 ) -> None:
     writer = Writer()
 
-    NodeGuard(writer, write_allocatable=write).after_push(
-        node, {A: 1}, {A: 3}, [A], all_allocatable=all_allocatable, all_withdrawn=all_withdrawn
+    guard(writer, write=write).after_push(
+        replace(node, version="7"), lists({A: 1}, a=3), unlike, all_withdrawn=all_withdrawn
     )
 
     assert writer.done == done
@@ -199,6 +288,15 @@ def test_after_the_push(
 
 @pytest.mark.parametrize(("node", "write"), [(observed(a=1, changing=True), False), (observed(a=2), True)])
 def test_what_could_not_be_written_after_the_push_is_reported(node: ObservedNode, write: bool) -> None:
-    guard = NodeGuard(Writer("forbidden"), write_allocatable=write)
+    found = guard(Writer("forbidden"), write=write)
 
-    assert guard.after_push(node, {A: 1}, {A: 3}, [A], all_allocatable=True, all_withdrawn=True) == "forbidden"
+    assert found.after_push(node, lists({A: 1}), (), all_withdrawn=True) == "forbidden"
+
+
+def test_the_taint_stays_where_the_count_could_not_be_written() -> None:
+    writer = Writer("forbidden")
+    found = guard(writer, write=True)
+    found.after_push(observed(a=2, changing=True), lists({A: 1}), (), all_withdrawn=True)
+    assert False not in writer.done
+    found.after_push(observed(a=1, changing=True), lists({A: 1}), (), all_withdrawn=True)
+    assert False in writer.done, "the kubelet's tick brought it"

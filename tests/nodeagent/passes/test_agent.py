@@ -41,7 +41,7 @@ def test_an_idle_instance_is_withdrawn_confirmed_gone_and_only_then_destroyed(ma
     world.settle(4)
 
     world.apply(mig(0, ("4g.40gb", 0)))
-    world.run()
+    world.settle(2)
     # What fits next to it is created at once.
     assert world.layout() == "4g.40gb at 0, 1g.10gb at 4"
     assert world.found() == ("Changing", "Withdrawing")
@@ -57,7 +57,7 @@ def test_several_idle_instances_go_in_one_pass(make_world: MakeWorld) -> None:
     world.settle(3)
     world.apply(mig(0, ("7g.80gb", 0)))
 
-    world.settle(2)
+    world.settle(3)
 
     assert world.layout() == "7g.80gb at 0"
     assert world.metrics.registry.get_sample_value("gpuplan_agent_steps_total", {"action": "destroy"}) == 3
@@ -126,6 +126,7 @@ def test_a_pod_after_the_withdrawal_is_refused_and_loses_no_device(make_world: M
     world = make_world(cut(("3g.40gb", 4)))
     world.settle(4)
     world.apply(mig(0, ("7g.80gb", 0)))
+    world.run()
     world.pass_only()
     world.plugin.step()
 
@@ -140,6 +141,8 @@ def test_a_pod_after_the_withdrawal_is_refused_and_loses_no_device(make_world: M
 
 def test_the_taint_is_kept_while_the_node_counts_what_is_withdrawn(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4), ("3g.40gb", 0)))
+    world.write_allocatable = False
+    world.restart()
     world.settle(4)
     world.node_ticks = False
     world.apply(mig(0, ("3g.40gb", 4)))
@@ -171,19 +174,21 @@ def test_a_taint_that_cannot_be_lifted_is_reported(make_world: MakeWorld, monkey
     assert world.condition("Advertised")["message"] == "cannot change the taint"
 
 
-def test_with_write_allocatable_the_node_is_written_and_never_tainted(make_world: MakeWorld) -> None:
+def test_the_node_is_written_between_the_taint_and_its_end(make_world: MakeWorld) -> None:
     world = make_world(cut(("3g.40gb", 4), ("3g.40gb", 0)))
-    world.write_allocatable = True
-    world.restart()
     world.node_ticks = False
-
     world.settle(4)
     assert world.node["status"]["allocatable"]["nvidia.com/mig-3g.40gb"] == "2"
+
     world.apply(mig(0, ("3g.40gb", 4)))
+    before = len(world.effect.done)
     world.settle(8)
 
     assert world.node["status"]["allocatable"]["nvidia.com/mig-3g.40gb"] == "1"
-    assert "taint True" not in world.effect.done
+    done = world.effect.done[before:]
+    order = [done.index(what) for what in ("taint True", "config.json", "allocatable", "taint False")]
+    assert order == sorted(order)
+    assert not world.tainted()
     assert world.found() == ("Ready", "Confirmed")
 
 

@@ -19,6 +19,8 @@ def run_for(world: World, seconds: float) -> None:
 @pytest.fixture
 def halves(make_world: MakeWorld) -> World:
     world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
+    world.write_allocatable = False
+    world.restart()
     world.settle(6)
     return world
 
@@ -95,7 +97,7 @@ def test_it_stays_while_the_list_that_it_is_for_waits_for_the_one_before(halves:
     else:
         halves.plugin.mute = True
         halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
-        halves.run()
+        halves.settle(2)
     halves.apply(mig(0, ("7g.80gb", 0)))
     for _ in range(10):
         halves.run(0.1)

@@ -13,7 +13,7 @@ def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:
 
     assert load(Settings, tmp_path / "empty.yaml") == Settings()
     assert Settings().kubelet_start_seconds == 60
-    assert not Settings().write_allocatable
+    assert Settings().write_allocatable
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,16 @@
 import pytest
 
 from crds.v1alpha1.names import FOREIGN_PARTITIONING_LABELS, LABEL_PARTITIONING
+from kube.errors import ApiError, Forbidden, Unavailable
+from nodeagent.advertise.counts_right import POLICY, REFUSAL
 from nodeagent.handover.config import Problem
 from tests import incidents
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import mig
 from tests.nodeagent.report.schema import check
 from tests.nodeagent.report.test_operator_labels import label
+
+REFUSED = Forbidden(f"{POLICY} with binding 'b' denied request: {REFUSAL}")
 
 
 def test_a_problem_of_the_plugin_as_a_whole_is_shown_and_costs_no_readiness(make_world: MakeWorld) -> None:
@@ -74,6 +78,7 @@ def test_every_condition_but_the_controllers_is_in_the_first_status(make_world: 
 
     assert [condition["type"] for condition in world.status()["conditions"]] == [
         "Advertised",
+        "AllocatableWritten",
         "Applied",
         "Drifted",
         "DriverReleased",
@@ -87,6 +92,33 @@ def test_every_condition_but_the_controllers_is_in_the_first_status(make_world: 
         "Reconciling",
         "Stalled",
     ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "switched_on", "expected", "named"),
+    [
+        pytest.param(REFUSED, True, ("True", "Confirmed"), "as soon as the kubelet lists", id="refused by the policy"),
+        pytest.param(REFUSED, False, ("False", "Idle"), "writeAllocatable is false", id="switched off"),
+        pytest.param(None, True, ("False", "PolicyMissing"), "install the policies", id="no policy"),
+        pytest.param(Forbidden("User x cannot patch"), True, ("False", "NotPermitted"), "grant", id="RBAC"),
+        pytest.param(Unavailable("down"), True, ("False", "Starting"), "not answered yet", id="no answer"),
+    ],
+)
+def test_whether_the_node_is_written_is_a_condition_with_its_remedy(
+    make_world: MakeWorld, policy: ApiError | None, switched_on: bool, expected: tuple[str, str], named: str
+) -> None:
+    world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)))
+    writes = expected[0] == "True"
+    world.policy, world.write_allocatable, world.node_ticks = policy, switched_on, not writes
+    world.restart()
+    world.apply(mig(0, ("3g.40gb", 0)))
+    world.settle()
+
+    found = world.condition("AllocatableWritten")
+    assert (found["status"], found["reason"]) == expected
+    assert named in found["message"]
+    assert ("allocatable" in world.effect.done) == writes
+    assert world.condition("Ready")["status"] == "True", "without it the kubelet's tick does the same"
 
 
 def test_agent_that_does_not_see_processes_says_so_and_destroys_nothing(make_world: MakeWorld) -> None:

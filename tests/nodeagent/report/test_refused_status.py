@@ -165,7 +165,7 @@ def test_every_write_heeds_what_the_api_server_requests(what: str) -> None:
                 with contextlib.suppress(ApiError):
                     return status.write(ObservedPlan(uid="u", generation=1, version="1", content=None), {"summary": {}})
                 return None
-            return node.set_taint(True) if what == "taint" else node.set_counts({"a": 1}, {"a": 1})
+            return node.set_taint(True) if what == "taint" else node.set_counts("1", {"a": 1}, {"a": 1})
 
         first = write()
         clock.now += 29.0

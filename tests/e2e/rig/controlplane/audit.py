@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crds.v1alpha1 import names
+from nodeagent.advertise import counts_right
 
 ACCOUNTS = f"system:serviceaccount:{names.NAMESPACE}:"
 LOG = "audit.log"
@@ -26,6 +27,8 @@ POLICY = {
     ],
 }
 REFUSED = (401, 403)
+PROBE = f"{counts_right.POLICY} with binding 'gpuplan-agent-node' denied request: {counts_right.REFUSAL}"
+"""The refusal that the agent requests, by a dry run."""
 
 Event = dict[str, Any]
 Period = tuple[datetime, datetime]
@@ -57,7 +60,8 @@ def forbidden(log: Path, excused: Iterable[Period]) -> list[str]:
     for event in audited(log):
         when = datetime.fromisoformat(event["requestReceivedTimestamp"])
         expected = any(began <= when <= ended for began, ended in periods)
-        if event["responseStatus"]["code"] in REFUSED and not expected:
-            message = event["responseStatus"].get("message", "")
+        message = event["responseStatus"].get("message", "")
+        asked = "dryRun=All" in event["requestURI"] and PROBE in message
+        if event["responseStatus"]["code"] in REFUSED and not (expected or asked):
             found.append(f"{account(event)} {event['verb']} {event['requestURI']}: {message}")
     return found

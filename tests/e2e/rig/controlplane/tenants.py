@@ -20,8 +20,6 @@ from tests.e2e.rig.controlplane.plane import RealControlPlane
 from tests.e2e.rig.controlplane.rights import missing_rights
 
 MANIFESTS = Path(__file__).parents[4] / "deploy" / "manifests"
-ALLOCATABLE = Path(__file__).with_name("allocatable.yaml")
-"""The rights that agents need in addition where they write a Node's allocatable."""
 MANAGER = "gpuplan-sandbox"
 AGENT = "gpuplan-agent"
 CONTROLLER = "gpuplan-controller"

@@ -35,6 +35,8 @@ from tests.e2e.rig.controlplane.tenants import RealServers
 
 PODS = "/api/v1/namespaces/default/pods"
 NOS = {"batchWindowIdleSeconds": 10, "batchWindowTimeoutSeconds": 60}
+GPUS = 16
+"""Of each node."""
 TICK_SECONDS = 10.0
 """A kubelet's."""
 QUIET_SECONDS = 8.0
@@ -119,7 +121,7 @@ class Rig:
     def news(self) -> Iterator[None]:
         """One pod has no place, and others come and go all the time."""
         ends = threading.Event()
-        waiting = self.pod("nvidia.com/mig-7g.80gb", 12)
+        waiting = self.pod("nvidia.com/mig-7g.80gb", GPUS + 1)
 
         def churn() -> None:
             while not ends.is_set():
@@ -174,7 +176,7 @@ def node(name: str, partitioning: str) -> dict[str, Any]:
     labels = {
         names.LABEL_PARTITIONING: partitioning,
         names.LABEL_PRODUCT: "NVIDIA-H100-80GB-HBM3",
-        "nvidia.com/gpu.count": "16",
+        "nvidia.com/gpu.count": str(GPUS),
         "nvidia.com/gpu.memory": "81559",
     }
     return {

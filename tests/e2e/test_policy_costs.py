@@ -118,7 +118,8 @@ def test_the_controllers_condition_in_a_full_status(cluster: RealCluster) -> Non
         for i in range(16)
     ]
     status = {"status": {"observedGeneration": 1, "gpus": gpus}}
-    apply.apply_status(cluster.admin, path, {**plan(f"{BIG}-status"), **status}, manager=names.AGENT_MANAGER)
+    agent = cluster.agent_of(f"{BIG}-status")
+    apply.apply_status(agent, path, {**plan(f"{BIG}-status"), **status}, manager=names.AGENT_MANAGER)
     alive = {
         "type": "AgentAlive",
         "status": "True",

@@ -24,7 +24,7 @@ def real(cluster: RealCluster) -> Iterator[RealCluster]:
 
 def write(cluster: RealCluster, status: PlanStatus) -> None:
     """By the request that the agent sends."""
-    apply.apply_status(cluster.admin, PATH, body(NAME, status.wire()), manager=names.AGENT_MANAGER)
+    apply.apply_status(cluster.agent_of(NAME), PATH, body(NAME, status.wire()), manager=names.AGENT_MANAGER)
 
 
 @pytest.mark.parametrize(("name", "after"), transitions(), ids=[name for name, _ in transitions()])
@@ -46,7 +46,7 @@ def test_an_empty_map_in_place_of_a_full_one_is_refused(real: RealCluster) -> No
 
     applied = body(NAME, {**FULL.wire(), "summary": {}})
     answer = call(
-        real.admin,
+        real.agent_of(NAME),
         "PATCH",
         f"{PATH}/status",
         applied,

@@ -14,7 +14,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     page.relative_to(ROOT)
-    for folder in (ROOT, *(one for one in ROOT.iterdir() if one.is_dir() and not one.name.startswith(".")))
+    for folder in (
+        ROOT,
+        *(one for one in ROOT.iterdir() if one.is_dir() and not one.name.startswith((".", "build", "dist"))),
+    )
     for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")

@@ -37,6 +37,7 @@ class DirectoryWatches(FileSystemEventHandler):
         """Watch these and no others. Call it often: it also starts a watch that could not be started, or has ended."""
         for directory in self._observers.keys() - set(directories):
             self._stop(directory)
+        self._change_log.retain(directories)
         for directory in directories:
             self._ensure(directory)
 

@@ -86,6 +86,24 @@ def test_an_exhausted_limit_costs_no_file_and_no_thread(
     watch.follow()
 
 
+def test_what_was_said_of_a_directory_ends_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else it would be kept of each pod that ever came."""
+
+    def refused(*_: object) -> int:
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", refused)
+    watches = DirectoryWatches(lambda: None)
+    for _ in range(2):
+        watches.follow(tmp_path)
+        watches.follow(tmp_path)
+        watches.follow()
+    assert len([line for line in caplog.messages if line.startswith("cannot watch")]) == 2
+
+
 def held() -> tuple[int, int]:
     """Open files and threads of this process."""
     return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()

@@ -101,7 +101,8 @@ class EndBook:
         if pods.synced and (found or doubted):
             table = self.processes.scan() if seen else ProcessTable()
             if not seen:
-                over = (uid for uid, each in found.items() if each.finished or self._waited(each))
+                waited = (each for each in found.values() if each.finished or self._waited(each))
+                over = (each.pod.uid for each in waited if each.finished or not _lists(listed, each.pod, pods))
                 ends = Ends(ended=frozenset(over), strangers=None)
             elif isinstance(table, NoAnswer):
                 ends = Ends(strangers=table.reason, unread=True)

@@ -61,7 +61,7 @@ class PodBook:
                 pods=tuple(pod for _, pod in sorted(self._pods.items())),
                 vanished=tuple(gone for _, gone in sorted(self._vanished.items())),
                 ended=frozenset(pod.uid for pod in self._pods.values() if pod.ended).union(self._departed),
-                departed=frozenset(pod.key for pod, _ in self._departed.values()),
+                departed=frozenset(pod.key for pod, _ in self._departed.values() if pod.ended),
                 synced=self._synced,
             )
 

@@ -195,3 +195,21 @@ def test_marks_that_were_lost_are_written_again(world: World) -> None:
     world.settle()
 
     assert len(world.kubelet.devices[THREE]) == 2
+
+
+@pytest.mark.parametrize("processes", ["seen", "hidden"])
+def test_a_pod_that_a_cut_off_kubelet_still_lists_has_not_ended(world: World, holder: Key, processes: str) -> None:
+    """It is deleted by force, and its kubelet, which has lost its record too, does not hear of it."""
+    world.kubelet.same_processes = processes == "seen"
+    (device,) = world.running[holder]
+    del world.pods[holder]
+    world.run()
+    for _ in range(12):
+        world.wait(30)
+        assert device not in world.kubelet.devices[THREE]
+
+    world.end_container(holder)
+    world.forget(holder)
+    for _ in range(4):
+        world.wait(30)
+    assert device in world.kubelet.devices[THREE]

@@ -134,6 +134,7 @@ def test_a_vanished_pod_counts_until_it_is_known_to_have_ended() -> None:
     book.end(["u"])
     assert book.observed().vanished == ()
     assert book.observed().ended == {"u"}
+    assert book.observed().departed == frozenset(), "a pod of its name that the kubelet still lists is a stranger"
 
 
 def test_an_ended_pod_that_leaves_does_not_vanish() -> None:

@@ -77,6 +77,7 @@ class Agent:
 
     def reconcile(self) -> PassEnd:
         """One pass."""
+        self.advertiser.begin_pass()
         observation = self.observer.observe()
         self.free_marks.note(observation, self.observer.observe_hardware)
         bind(**({"generation": observation.plan.generation} if observation.plan is not None else {}))

@@ -23,7 +23,7 @@ from kube.telemetry import PlumbingGauges, RequestMetrics
 from kube.timestamps import api_time
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.delivery import ContainerDelivery
-from nodeagent.advertise.taint import NodeWriter
+from nodeagent.advertise.node_writer import NodeWriter
 from nodeagent.agent import Agent
 from nodeagent.assembly import Parts, assemble
 from nodeagent.cache import NodeCache

@@ -26,7 +26,8 @@ from kube.leases import Heartbeat
 from kube.timestamps import api_time
 from nodeagent.advertise.config_file import ConfigFile
 from nodeagent.advertise.delivery import ContainerDelivery
-from nodeagent.advertise.taint import NodeWriter, stale
+from nodeagent.advertise.node_writer import NodeWriter
+from nodeagent.advertise.taint import stale
 from nodeagent.agent import Agent
 from nodeagent.assembly import Parts, assemble
 from nodeagent.cache import NodeCache

@@ -138,6 +138,10 @@ class Advertiser:
             )
         return ""
 
+    def begin_pass(self) -> None:
+        """Call it before anything is observed."""
+        self._guard.begin_pass(watched=self._node.watched)
+
     def advertise(self, observation: Observation, changes: Collection[GpuChange]) -> Advertised:
         self._refused_seconds = 0.0
         judged = (observation.gpus, observation.driver_problem, observation.kept)
@@ -196,16 +200,13 @@ class Advertiser:
         return late or rival or recalled or delivery.reason, delivery
 
     def _retire(self, observation: Observation, changes: Collection[GpuChange]) -> str:
-        """Before the driver is unloaded: nothing is advertised, and no MPS daemon is kept for slices without a holder.
-
-        The plan makes them again; of a GPU that it does not list they are the only record, and stay.
-        """
+        """Before the driver is unloaded: nothing is advertised, and no MPS daemon is kept for slices without a holder:
+        the plan makes them again. Of a GPU that it does not list they are the only record, and stay."""
         planned = [change for change in changes if not isinstance(change.target, Unchanged)]
         slices = [p for change in planned for p in change.withdraw + change.advertise if p.kind is DeviceKind.MPS]
         idle = {p.id for p in slices if observation.usage.of(p).free}
         config = withdraw_all(without(self._file.config, idle))
-        unsafe = {device.id for device in config.devices}
-        late = self._write(config, observation, guarded=not self.rival(observation), unsafe=unsafe)
+        late = self._write(config, observation, guarded=not self.rival(observation), unsafe=config.withdrawn)
         return late or str(observation.driver_problem)
 
     def _unread(self, observation: Observation, changes: Iterable[GpuChange], faults: Faults) -> str:
@@ -233,12 +234,12 @@ class Advertiser:
         """
         late = ""
         unusable = {*config.unhealthy, *(i for i in config.withdrawn if i in unsafe)}
-        # What is not on the list on disk could not be stopped ahead of the taint: that list was lost.
-        if config != self._file.config and guarded and unusable <= {device.id for device in self._file.config.devices}:
-            node, lists, watched = self._node.get(), self._lists(observation.readings, config), self._node.watched
-            if self._guard.awaits_taint(node, lists, watched=watched) and not observation.driver_closed:
+        # Where the list on disk was lost nothing can be stopped ahead of the taint.
+        if config != self._file.config and guarded and (self._file.known or not unusable):
+            node, lists = self._node.get(), self._lists(observation.readings, config)
+            if self._guard.awaits_taint(node, lists) and not observation.driver_closed:
                 self._stop(unusable, observation)  # before any request to an API server that may not answer
-            if late := self._guard.before_push(node, lists, watched=watched):
+            if late := self._guard.before_push(node, lists):
                 self._refused_seconds = self._ages.seconds("taint")
                 # The person who closed the driver waits for this, and pods could start with nothing.
                 goes = self._refused_seconds >= TAINT_SECONDS or self._guard.due_seconds is not None
@@ -277,8 +278,8 @@ class Advertiser:
         if rival:
             # The other plugin shows our ids for as long as it runs, and the taint would stay as long.
             return self._guard.lift(readings.node)
-        lists, unlike = self._lists(readings, readings.config), confirmation.unlike
-        return self._guard.after_push(readings.node, lists, unlike, all_withdrawn=confirmation.unlisted)
+        lists, unlisted = self._lists(readings, readings.config), confirmation.unlisted
+        return self._guard.after_push(readings.node, lists, confirmation.unlike, all_withdrawn=unlisted)
 
     def _lists(self, readings: Readings, config: PluginConfig) -> Lists:
         """Of all resources that our plugin advertises, or did: the kubelet never forgets one."""
@@ -295,6 +296,5 @@ class Advertiser:
 
 def _recalled(observation: Observation, config: PluginConfig) -> str:
     """Why nothing may be advertised yet: another client that reads of the handing back may act on it."""
-    if observation.plan is None or not observation.plan.handed_back or not config.advertised():
-        return ""
-    return "the plan still reports the node as handed back: devices are advertised once it does not"
+    recalled = observation.plan is not None and observation.plan.handed_back and config.advertised()
+    return "the plan still reports the node as handed back: devices are advertised once it does not" if recalled else ""

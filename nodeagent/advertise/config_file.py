@@ -124,6 +124,11 @@ class ConfigFile:
         self._exists = isinstance(found, PluginConfig)
         self._answered_ns = 0
 
+    @property
+    def known(self) -> bool:
+        """What the plugin was last sent is known: a config was on disk, or has been written since."""
+        return self._exists
+
     def loaded(self) -> Loaded | None:
         """What the plugin reports as in force."""
         # Before reading: an answer that is replaced meanwhile must not lend its later time to the one that was read.

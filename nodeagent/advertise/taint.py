@@ -1,35 +1,21 @@
-"""Writes the agent's part of its own Node: a taint, the label of MPS daemons, and the amounts of our resources.
+"""Decides when the agent writes its part of its own Node: a taint, the label of MPS daemons, amounts of our resources.
 
 A new list that lowers a resource's count reaches the scheduler only at the kubelet's next status tick; pods bound until
 then are refused permanently. The taint spares them that: it is on the Node from before the list is sent, and long
 enough for pods that were bound meanwhile to be seen, until the Node shows the new count, and ten minutes at most: it
 keeps every pod off the node, and is no more than a courtesy. Amounts are written, up or down, only once the kubelet
 lists exactly these ids: admission and the kubelet's own tick read the same list. A count that was lowered before that
-would be put back by the tick. Each write names the version of the Node that it was decided on, so that one whose
-answer was lost cannot raise a count behind a later taint. Must never be relied on for safety: withdrawal is what
-protects pods.
+would be put back by the tick. Must never be relied on for safety: withdrawal is what protects pods.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from kubernetes.client import ApiClient
+from crds.v1alpha1.names import TAINT_CHANGING
+from nodeagent.advertise.counts_right import Answer, CountsRight
+from nodeagent.observed.node import ObservedNode
 
-from crds.v1alpha1 import paths
-from crds.v1alpha1.names import AGENT_MANAGER, CHANGING_TAINT, LABEL_MPS_DAEMONS, TAINT_CHANGING
-from kube import apply
-from kube.budget import RequestBudget
-from kube.errors import ApiError, Conflict, is_stale
-from kube.latest import LatestVersion
-from kube.retry import RetryGate
-from kube.taints import taint_patch
-from nodeagent.advertise.counts_right import PROBE, Answer, CountsRight, judge
-from nodeagent.observed.node import ObservedNode, parse_node
-
-log = logging.getLogger(__name__)
 BOUND_SECONDS = 600.0
 """Longest time with the taint; the change that it was for goes on without."""
 SETTLE_SECONDS, UNWATCHED_SECONDS = 0.2, 10.0
@@ -37,8 +23,6 @@ SETTLE_SECONDS, UNWATCHED_SECONDS = 0.2, 10.0
 not bring the taint."""
 LATE_SECONDS = 1.0
 """Between two passes while that is late; its event wakes the agent."""
-CAP_SECONDS = 10.0
-"""Longest pause after a write that failed, unless the API server requests a longer one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +51,7 @@ def stale(node: ObservedNode, counts: Mapping[str, int]) -> dict[str, int]:
 
 
 class NodeWriting(Protocol):
-    """See `NodeWriter`."""
+    """See `nodeagent.advertise.node_writer`."""
 
     def set_taint(self, present: bool) -> str: ...
 
@@ -84,8 +68,14 @@ class NodeGuard:
     def __init__(self, writer: NodeWriting, right: CountsRight, *, clock: Callable[[], float]) -> None:
         self._writer, self._right, self._clock = writer, right, clock
         self._tainted_at: float | None = None
+        self._seen_at, self._watched = clock(), False
+        """When this pass began, hence read its pods, and whether the watch of the Node had brought the latest then."""
         self._asked_at, self._settle_seconds = clock(), 0.0
-        """When the taint was written last, and how long from then on a list waits."""
+        """When the last try to write the taint ended, and how long from then on a list waits."""
+        self._failed_seconds = 0.0
+        """How long the longest try took, of those that failed since the last one that did not."""
+        self._may_be_off = False
+        """Its removal failed, and may have been carried out: the Node may lack the taint that was read of it."""
         self._waiting: Lists | None = None
         """The list that this pass wants to send."""
         self._given_up = False
@@ -100,34 +90,47 @@ class NodeGuard:
         """What is known of it."""
         return self._right.answer
 
-    def awaits_taint(self, node: ObservedNode | None, lists: Lists, *, watched: bool) -> bool:
+    def begin_pass(self, *, watched: bool) -> None:
+        """Call it before the pods are read: a pass may take longer than pods that were bound before are waited for."""
+        self._seen_at, self._watched = self._clock(), watched
+        self._waiting = self.due_seconds = None
+
+    def awaits_taint(self, node: ObservedNode | None, lists: Lists) -> bool:
         """Whether this list may not be sent before the Node has, or has had for a moment, the taint."""
         if node is None or not lowered(_most(node, lists), lists.counts) or self._given_up:
             return node is None
-        waited_seconds = self._clock() - self._asked_at
-        settled = waited_seconds >= (self._settle_seconds if watched else UNWATCHED_SECONDS)
-        return not (node.changing and settled)
+        waited_seconds = self._seen_at - self._asked_at
+        settled = waited_seconds >= (self._settle_seconds if self._watched else UNWATCHED_SECONDS)
+        return not (node.changing and settled) or self._may_be_off
 
-    def before_push(self, node: ObservedNode | None, lists: Lists, *, watched: bool) -> str:
+    def before_push(self, node: ObservedNode | None, lists: Lists) -> str:
         """Why this list must wait: it lowers a count, and the Node has no taint yet, or only just; or nothing is known
         of the Node, and so not whether its containers get devices. Empty when it may go."""
-        self.due_seconds = None
         if node is None:
             return "this Node was not read from the API yet"
         self._waiting = lists
-        if not self.awaits_taint(node, lists, watched=watched):
+        if not self.awaits_taint(node, lists):
             return ""
-        if not node.changing:
-            self._asked_at = asked_at = self._clock()
-            failed = self._writer.set_taint(True)
-            # The scheduler's own requests take as long, and pods that it bound before must be seen first.
-            took_seconds = self._clock() - asked_at
-            self._settle_seconds = min(2 * took_seconds + SETTLE_SECONDS, UNWATCHED_SECONDS)
-            if failed:
-                return failed
+        if (not node.changing or self._may_be_off) and (failed := self._ask(node)):
+            return failed
         left_seconds = self._asked_at + self._settle_seconds - self._clock()
-        self.due_seconds = left_seconds if left_seconds > 0 else LATE_SECONDS
+        self.due_seconds = max(left_seconds, 0.0 if self._watched else LATE_SECONDS)
         return "the Node got its taint just now: pods that were bound before are waited for"
+
+    def _ask(self, node: ObservedNode) -> str:
+        """Write the taint; returns why it could not be written."""
+        if not node.changing:
+            self._tainted_at = None
+        asked_at = self._clock()
+        failed = self._writer.set_taint(True)
+        self._asked_at = self._clock()
+        # The scheduler's own requests take as long, and pods that it bound before must be seen first. Of several tries
+        # the longest counts: one that failed may have been carried out.
+        longest_seconds = max(self._asked_at - asked_at, self._failed_seconds)
+        self._settle_seconds = min(longest_seconds + SETTLE_SECONDS, UNWATCHED_SECONDS)
+        self._failed_seconds = longest_seconds if failed else 0.0
+        self._may_be_off = self._may_be_off and bool(failed)
+        return failed
 
     def after_push(
         self, node: ObservedNode | None, lists: Lists, unlike: Collection[str] | None, *, all_withdrawn: bool
@@ -157,7 +160,8 @@ class NodeGuard:
             why = f"the Node still counts more of {', '.join(more)} than is advertised"
         elif waiting is not None and (more := lowered(_most(node, waiting), waiting.counts)):
             why = f"a list with fewer of {', '.join(more)} waits for the device plugin to load the one before"
-        return failed or self._bounded(node, why)
+        bounded = self._bounded(node, failed or why)
+        return failed or bounded
 
     def _bounded(self, node: ObservedNode, why: str) -> str:
         """Keep the taint for a reason, and for no longer than its bound."""
@@ -171,7 +175,7 @@ class NodeGuard:
                 f"the node has the taint {TAINT_CHANGING}, which keeps every pod off it, for 10 min at most: {why}"
             )
             return ""
-        return self._writer.set_taint(False)
+        return self.lift(node)
 
     def hold_daemons(self, node: ObservedNode | None, *, needed: bool | None) -> str:
         """Set or remove the label by which the node has a supervisor of MPS daemons, and with it the daemons; None
@@ -186,101 +190,9 @@ class NodeGuard:
 
     def lift(self, node: ObservedNode | None) -> str:
         """Remove the taint, whatever the Node counts."""
-        return self._writer.set_taint(False) if node is not None and node.changing else ""
-
-
-class NodeWriter:
-    """Writes to one Node, nothing but these things. Failures are values: a later pass tries again."""
-
-    def __init__(
-        self,
-        api: ApiClient,
-        node_name: str,
-        latest: LatestVersion[ObservedNode],
-        budget: RequestBudget,
-        *,
-        clock: Callable[[], float],
-    ) -> None:
-        self._api, self._budget = api, budget
-        self._path = paths.node(node_name)
-        self._latest = latest
-        self._retries: RetryGate[str] = RetryGate(clock=clock, cap_seconds=CAP_SECONDS)
-        self._problems: dict[str, str] = {}
-        """Why the last write failed, by what was written."""
-
-    def set_taint(self, present: bool) -> str:
-        """Why it could not be done; empty when the Node has (or lacks) the taint now."""
-        return self._attempt(f"change the taint {TAINT_CHANGING}", partial(self._write_taint, present))
-
-    def set_counts(self, version: str, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> str:
-        """Why it could not be done. The kubelet's next tick computes the same numbers and keeps them."""
-        what = "write the Node's allocatable"
-        return self._attempt(what, partial(self._write_counts, version, allocatable, capacity))
-
-    def ask_policy(self) -> Answer | None:
-        """Whether the policy refuses what it must; None where that was not answered."""
-        body = {"status": {"allocatable": {PROBE: "1"}}}
-        try:
-            with self._budget.request() as timeouts:
-                path = f"{self._path}/status"
-                apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts, dry_run=True)
-        except ApiError as error:
-            return judge(error)
-        return judge(None)
-
-    def set_daemons(self, present: bool) -> str:
-        """Why the label could not be written."""
-        return self._attempt(f"change the label {LABEL_MPS_DAEMONS}", partial(self._write_label, present))
-
-    def _attempt(self, what: str, write: Callable[[], Mapping[str, Any]]) -> str:
-        """One sentence for as long as a pause lasts: each other one would be a status write."""
-        if not self._retries.may_send(what):
-            return self._problems[what]
-        try:
-            raw = write()
-        except ApiError as error:
-            if is_stale(error):
-                return "the Node was changed in between: the next pass tries again"
-            self._retries.failed(what, error)
-            self._problems[what] = f"cannot {what}: {error}"
-            return self._problems[what]
-        self._retries.succeeded(what)
-        self._latest.accept(parse_node(raw))
-        return ""
-
-    def _write_taint(self, present: bool) -> Mapping[str, Any]:
-        with self._budget.request() as timeouts:
-            raw = apply.get(self._api, self._path, timeouts=timeouts)
-        if operations := taint_patch(raw, CHANGING_TAINT, present=present):
-            with self._budget.request() as timeouts:
-                raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
-            log.info("node taint %s %s", TAINT_CHANGING, "set" if present else "removed")
-        return raw
-
-    def _write_label(self, present: bool) -> Mapping[str, Any]:
-        body = {"metadata": {"labels": {LABEL_MPS_DAEMONS: "true" if present else None}}}
-        with self._budget.request() as timeouts:
-            raw = apply.merge_patch(self._api, self._path, body, manager=AGENT_MANAGER, timeouts=timeouts)
-        log.info("node label %s %s", LABEL_MPS_DAEMONS, "set" if present else "removed")
-        return raw
-
-    def _write_counts(
-        self, version: str, allocatable: Mapping[str, int], capacity: Mapping[str, int]
-    ) -> Mapping[str, Any]:
-        texts = {name: str(count) for name, count in sorted(allocatable.items())}
-        listed = {name: str(count) for name, count in sorted(capacity.items())}
-        status = {"capacity": listed, "allocatable": texts}
-        body = {"metadata": {"resourceVersion": version}, "status": status}
-        try:
-            with self._budget.request() as timeouts:
-                path = f"{self._path}/status"
-                raw = apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts)
-        except Conflict:
-            with self._budget.request() as timeouts:  # the watch may be late
-                self._latest.accept(parse_node(apply.get(self._api, self._path, timeouts=timeouts)))
-            raise
-        log.info("node allocatable written: %s", texts)
-        return raw
+        failed = self._writer.set_taint(False) if node is not None and node.changing else ""
+        self._may_be_off = bool(failed)
+        return failed
 
 
 def _most(node: ObservedNode, lists: Lists) -> ObservedNode:

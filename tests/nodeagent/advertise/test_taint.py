@@ -15,7 +15,8 @@ from kube.budget import RequestBudget
 from kube.errors import Unavailable
 from kube.latest import LatestVersion
 from nodeagent.advertise.counts_right import Answer, CountsRight
-from nodeagent.advertise.taint import Lists, NodeGuard, NodeWriter, lowered, stale
+from nodeagent.advertise.node_writer import NodeWriter
+from nodeagent.advertise.taint import Lists, NodeGuard, lowered, stale
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.report.publish import StatusFailures, StatusWriter
@@ -168,6 +169,10 @@ class Writer:
         self.done: list[object] = []
         self._answer, self._clock, self._seconds = answer, clock or Clock(), seconds
 
+    def answers(self, answer: str, *, seconds: float = 0.0) -> None:
+        """From now on."""
+        self._answer, self._seconds = answer, seconds
+
     def set_taint(self, present: bool) -> str:
         self.done.append(present)
         self._clock.now += self._seconds
@@ -191,6 +196,12 @@ A = "nvidia.com/a"
 def lists(counts: dict[str, int], before: dict[str, int] | None = None, **capacities: int) -> Lists:
     known = {f"nvidia.com/{name}": count for name, count in capacities.items()}
     return Lists(counts=counts, capacities=known, before=counts if before is None else before, ours=[A])
+
+
+def push(guard: NodeGuard, node: ObservedNode | None, wanted: Lists, *, watched: bool = True) -> str:
+    """In a pass that begins now."""
+    guard.begin_pass(watched=watched)
+    return guard.before_push(node, wanted)
 
 
 def guard(writer: Writer, *, write: bool = False, clock: Clock | None = None) -> NodeGuard:
@@ -218,7 +229,7 @@ def test_a_list_that_lowers_a_count_waits_for_the_taint(
     found = guard(writer, write=write, clock=clock)
     clock.now += 60.0
 
-    assert bool(found.before_push(node, lists(counts, before), watched=True)) == bool(done)
+    assert bool(push(found, node, lists(counts, before))) == bool(done)
     assert writer.done == done
 
 
@@ -239,19 +250,19 @@ def test_a_list_goes_once_pods_that_were_bound_before_the_taint_are_seen(
     clock = Clock()
     found = guard(Writer(clock=clock, seconds=1.0), clock=clock)
     shorter = lists({A: 1}, {A: 2})
-    assert found.before_push(observed(a=2), shorter, watched=True)
+    assert push(found, observed(a=2), shorter)
     assert found.due_seconds == pytest.approx(1.2)
 
     clock.now += waited_seconds
-    assert (found.before_push(observed(a=2, changing=True), shorter, watched=watched) == "") == goes
+    assert (push(found, observed(a=2, changing=True), shorter, watched=watched) == "") == goes
     assert (found.due_seconds is None) == goes
 
 
 def test_a_list_that_lowers_a_count_is_not_sent_without_the_taint_or_the_node() -> None:
     shorter = lists({A: 1}, {A: 2})
     for write in (False, True):
-        assert guard(Writer("no"), write=write).before_push(observed(a=2), shorter, watched=True) == "no"
-    assert "was not read" in guard(Writer()).before_push(None, shorter, watched=False)
+        assert push(guard(Writer("no"), write=write), observed(a=2), shorter) == "no"
+    assert "was not read" in push(guard(Writer()), None, shorter, watched=False)
 
 
 @pytest.mark.parametrize(

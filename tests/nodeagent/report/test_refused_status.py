@@ -11,7 +11,7 @@ from kube import clients
 from kube.budget import RequestBudget
 from kube.errors import ApiError
 from kube.latest import LatestVersion
-from nodeagent.advertise.taint import NodeWriter
+from nodeagent.advertise.node_writer import NodeWriter
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.node import ObservedNode
 from nodeagent.report.publish import StatusFailures, StatusWriter

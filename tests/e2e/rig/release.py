@@ -2,7 +2,9 @@
 
 import fcntl
 import hashlib
+import os
 import shutil
+import time
 from pathlib import Path
 
 from deploy.release.__main__ import make
@@ -11,6 +13,8 @@ from tests.e2e.rig.controlplane import Places
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ("deploy", "requirements", "partitioning", "kube", "crds", "controller", "nodeagent", "cli")
+KEPT_SECONDS = 86400.0
+"""Another run of the suites may still install from it."""
 
 
 def release_folder(places: Places, helm: Path) -> Path:
@@ -21,8 +25,9 @@ def release_folder(places: Places, helm: Path) -> Path:
         fcntl.flock(alone, fcntl.LOCK_EX)
         if not target.exists():
             for old in places.cache.glob("release-*"):
-                shutil.rmtree(old)
-            part = places.cache / "release-part"
+                if old.is_dir() and time.time() - old.stat().st_mtime > KEPT_SECONDS:
+                    shutil.rmtree(old)
+            part = places.cache / f"release-part-{os.getpid()}"
             make(__version__, "", part, helm)
             part.rename(target)
     return target

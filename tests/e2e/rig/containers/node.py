@@ -91,6 +91,12 @@ class ContainerNode:
         """Make an image known to the kubelet."""
         self._ctr("images", "import", "--local", str(archive))
 
+    def trust(self, address: str) -> None:
+        """Pull images of a registry on loopback over HTTP."""
+        hosts = self.folder / "registries" / address
+        hosts.mkdir(parents=True)
+        (hosts / "hosts.toml").write_text(f'server = "http://{address}"\n')
+
     def close(self) -> None:
         """End kubelet and containerd; shims and containers end with the namespaces."""
         self.kubelet.stop()
@@ -122,6 +128,8 @@ imports = []
   address = "{SOCKET}"
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "{PAUSE}"
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "{self.folder / "registries"}"
 [plugins."io.containerd.cri.v1.runtime"]
   # Root of a virtual machine may lack CAP_SYS_RESOURCE, which a lower score needs.
   restrict_oom_score_adj = true

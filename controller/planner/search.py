@@ -19,13 +19,14 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.setup import assignments_of, set_up
 from controller.planner.bound import upper_bound
+from controller.planner.draining.choice import Choice
+from controller.planner.draining.drains import Drains
 from controller.planner.effort import Effort
 from controller.planner.improvement import consolidate, prefer_older
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import NodeStock
 from controller.planner.inventory.unconstrained import without_harmless
-from controller.planner.placement.ageing import GpuReservation
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.strategy.priorities import Rules, by_level, moves_alone, place_levels
@@ -45,8 +46,8 @@ class Finished:
     board: Board
     constrained: ConstrainedPlacement
     assignments: Sequence[Assignment]
-    reservation: GpuReservation | None
-    """The GPU that is kept for an aged pod without a place."""
+    drains: Drains
+    """GPUs of which partitions are drained."""
     bound: int
     """No plan places more pods than this."""
     remarks: Sequence[str]
@@ -92,23 +93,25 @@ def search(
         if on_phase is not None:
             on_phase(phase, _nodes_of(assignments, snapshot))
 
+    drains = Drains(snapshot=snapshot, most=options.drains, board=board, stocks=stocks, constrained=constrained)
+    drains.carry_on(assignments)
+    report(PlannerPhase.DRAINED)
     rules = Rules(
-        aged=snapshot.aged,
-        resting=snapshot.resting,
-        begun=snapshot.begun,
-        stocks=stocks,
-        bound={pod.title: pod for pod in snapshot.pods if pod.gpu} if snapshot.aged else {},
         reservations=_reservations(snapshot),
         gangs=gangs,
         constrained=constrained,
         improve_steps=options.improve_steps,
-        most=upper_bound(board, tried, remarks),
+        most=upper_bound(board, [one for one in tried if not one.placed], remarks),
         remarks=remarks,
         hurries=effort.hurries,
         report=report,
     )
-    reservation = _place(board, levels, rules)
+    _place(board, [[one for one in level if not one.placed] for level in levels], rules)
     take_off_broken(board, constrained, gangs, tried)
+    drains.settle(tried)
+    if not rules.hurries():
+        bound = {pod.title: pod for pod in snapshot.pods if pod.gpu} if snapshot.drained_for else {}
+        Choice(drains=drains, options=options, bound=bound).choose(assignments)
     return Finished(
         demands=demands,
         gangs=gangs,
@@ -116,8 +119,8 @@ def search(
         board=board,
         constrained=constrained,
         assignments=assignments,
-        reservation=reservation,
-        bound=rules.most,
+        drains=drains,
+        bound=rules.most + len(drains.served),
         remarks=remarks,
         groups=groups,
         placed_by=phases.counts(),
@@ -170,8 +173,8 @@ def _nodes_of(assignments: Iterable[Assignment], snapshot: Snapshot) -> dict[str
     return {one.pod.uid: snapshot.nodes[one.node].name for one in assignments if one.placed}
 
 
-def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> GpuReservation | None:
-    reservation = place_levels(board, levels, rules)
+def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> None:
+    place_levels(board, levels, rules)
     placed = [one for level in levels for one in level if one.tried and one.placed]
     steps = 0 if rules.hurries() else rules.improve_steps
     if consolidate(board, [one for one in placed if not one.constrained], steps):
@@ -180,11 +183,6 @@ def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -
     for level in levels:
         prefer_older(board, [one for one in level if moves_alone(one) and not rules.keeps(one)], steps)
     rules.report(PlannerPhase.CONSOLIDATED)
-    if reservation is None or not reservation.assignment.placed:
-        return reservation
-    if reservation.device.reserved:  # it found another place since
-        board.release(reservation.assignment, reservation.device)
-    return None
 
 
 def _reservations(snapshot: Snapshot) -> dict[str, int]:

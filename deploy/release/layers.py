@@ -87,6 +87,8 @@ class Builder:
         # The order of sets shows in byte code; of a package for other versions of Python some files may not compile.
         environ = {"PYTHONHOME": str(base / "usr"), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         subprocess.run([*python, "-m", "compileall", *options, str(folder)], env=environ, check=False, timeout=SECONDS)
+        if next(folder.rglob("*.pyc"), None) is None:  # the interpreter did not start
+            raise ValueError(f"no byte code was made in {folder}, by {python[0]}")
 
     def _tar(self, root: Path) -> bytes:
         return tar_of(root, at=self.at)

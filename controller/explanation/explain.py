@@ -194,7 +194,12 @@ class _Explainer:
         found = self._outlooks.get(key)
         if found is None:
             wants = assignment.wants
-            with_partitions = [node for node in nodes if self._board.has_partitions(assignment, node)]
+            with_partitions = [
+                node
+                for node in nodes
+                if self._board.has_partitions(assignment, node)
+                and (not self._board.nodes[node].lacks(assignment.demand) or self._would_serve(node, wants))
+            ]
             with_partitions.sort(key=lambda node: -self._board.nodes[node].free.cpu_milli)
             causes = [cause for node in nodes for cause in causes_of(self._stocks[node], node, wants)]
             if self._reserved is not None:
@@ -249,6 +254,11 @@ class _Explainer:
             return nearest(causes)
         found = blocking(candidates, hardest) or _full(len(candidates))
         return found._replace(detail=f"{found.detail} {also(causes)}".strip())
+
+    def _would_serve(self, node: int, wants: Wants) -> bool:
+        """If no pod held a device there: with partitions that exist, or with GPUs that may be changed."""
+        there = Counter(part.resource for gpu in self._stocks[node].gpus for part in gpu.view.partitions)
+        return all(there[name] >= amount for name, amount in wants) or self._could_give(node, wants)
 
     def _could_give(self, node: int, wants: Wants) -> bool:
         """With GPUs that may be changed: more of them than what others have in use now."""

@@ -146,6 +146,15 @@ def test_a_device_that_is_gone_and_held_is_named_where_no_other_node_has_room() 
     assert "n2" in message
 
 
+def test_a_device_that_is_gone_and_held_is_not_waited_for_where_no_gpu_could_serve_the_pod() -> None:
+    """Its deletion would not help: MIG mode is off, and the node only still advertises what there was."""
+    gpu = replace(mig(), mig_enabled=False)
+    stale = server("n1", gpu, allocatable={"nvidia.com/mig-1g.5gb": 5})
+    reason, _ = answer_to(cluster(stale, pods=[holder("n1", "1g.5gb", name="lost")], pending=[pod("a", "1g.5gb")]))
+
+    assert reason is UnplacedReason.MIG_MODE_DISABLED
+
+
 def test_free_gpus_that_are_too_few_are_not_called_reserved_alone() -> None:
     """No pod is ahead in the queue: these five are simply free."""
     gpu = replace(mps(), partitions=(PartitionView(resource=WHOLE, state="Used", pod="team/trainer"),))

@@ -65,11 +65,13 @@ class FaultyLibrary(Library):
         return bool(self.store.read()["gpus"][index or 0]["uuid"] == gpu)
 
 
-def install(store: Store, quirks: Quirks | None = None) -> Callable[[], None]:
-    """Returns the function that undoes it."""
+def install(
+    store: Store, quirks: Quirks | None = None, place: Callable[..., Callable[[], None]] = install_library
+) -> Callable[[], None]:
+    """Returns the function that undoes it. `place` puts a library beneath the binding."""
     chosen = quirks or Quirks()
     undo_quirks = chosen.install()
-    undo = install_library(store, type("QuirkyLibrary", (FaultyLibrary,), {"quirks": chosen}))
+    undo = place(store, type("QuirkyLibrary", (FaultyLibrary,), {"quirks": chosen}))
 
     def undo_both() -> None:
         undo()

@@ -12,6 +12,7 @@ from typing import Any
 from cli.examples import add_command
 from cli.manifests import ManifestError
 from sandbox.driver.breaking import find_again, lose, remap_rows
+from sandbox.driver.state import GpuState
 from sandbox.driver.store import Store
 
 
@@ -41,11 +42,16 @@ def add_break(kinds: Any) -> None:
     parser.set_defaults(run=break_gpu)
 
 
-def break_gpu(arguments: argparse.Namespace) -> int:
+def gpus_of(file: Path) -> list[GpuState]:
+    """Those of a node; raises ManifestError."""
     try:
-        gpus = Store(arguments.file).read()["gpus"]
+        return Store(file).read()["gpus"]
     except (OSError, ValueError, KeyError) as error:
-        raise ManifestError(f"{arguments.file}: no simulated GPUs can be read there: {error}") from error
+        raise ManifestError(f"{file}: no simulated GPUs can be read there: {error}") from error
+
+
+def break_gpu(arguments: argparse.Namespace) -> int:
+    gpus = gpus_of(arguments.file)
     if not 0 <= arguments.gpu < len(gpus):
         raise ManifestError(f"{arguments.file}: there is no GPU {arguments.gpu}, it has {len(gpus)}")
     FAULTS[arguments.fault](arguments.file, gpus[arguments.gpu]["uuid"])

@@ -5,8 +5,8 @@ pointers and cannot tell. All state of one machine is one JSON file, so it outli
 
 machine     makes a machine, reads its state      processes   puts clients on its GPUs
 run         runs a module on the simulated driver abi         the C symbols
+library     a real libnvidia-ml.so.1, for programs that load it themselves
 
-Not simulated: running anything on a GPU, symbols that the product does not call (FunctionNotFound), the driver's own
-choice of a placement, events, ECC counters, compute modes, resets, engine counts beyond a rough figure, vGPU, device
-nodes, utilisation and power, NVLink, and permissions.
+Not simulated: running anything on a GPU, symbols that neither the product nor a program in its tests calls
+(FunctionNotFound), events, ECC counters, engine counts, vGPU, device nodes, utilisation and power, NVLink, permissions.
 """

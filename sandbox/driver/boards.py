@@ -10,6 +10,31 @@ from functools import cache
 from partitioning.models import GpuModel, ProfileSpec, known_models
 from sandbox.driver.state import GpuState
 
+VENDOR = 0x10DE
+PCI_DEVICES = {
+    "A30-24GB": 0x20B7,
+    "A100-40GB": 0x20B0,
+    "A100-80GB": 0x20B2,
+    "H100-80GB": 0x2330,
+    "H100-94GB": 0x2321,
+    "H100-96GB": 0x2342,
+    "H20-96GB": 0x2329,
+    "GH200-144GB": 0x2348,
+    "H200-141GB": 0x2335,
+    "B200-180GB": 0x2901,
+    "GB200-186GB": 0x2941,
+    "B300-269GB": 0x3182,
+    "GB300-278GB": 0x31C2,
+    "RTX-PRO-6000-BLACKWELL-96GB": 0x2BB5,
+}
+"""As pci.ids and the default configuration of NVIDIA's mig-parted have them."""
+FIRST_BUS = 0x10
+
+
+def pci_bus(gpu: GpuState) -> int:
+    """The number of its bus; the domain and the numbers of device and function are 0."""
+    return FIRST_BUS + gpu["minor"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
@@ -22,6 +47,11 @@ class Board:
     @property
     def mig(self) -> bool:
         return self.model.mig_capable and all(spec.starts for spec in self.model.profiles)
+
+    @property
+    def pci_device_id(self) -> int:
+        """The card's above the vendor's; 0 for one that no program here filters by."""
+        return PCI_DEVICES.get(self.model.key, 0) << 16 | VENDOR
 
     def by_id(self, profile_id: int) -> ProfileSpec | None:
         return next((spec for spec in self.model.profiles if spec.profile_id == profile_id), None)

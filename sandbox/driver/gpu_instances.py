@@ -1,6 +1,6 @@
 """Creates and destroys GPU instances on a GPU's state, in place.
 
-A caller names the placement; the driver's own choice of one is not simulated. Every refusal is a `Refused` with the
+A caller names the placement, or takes the one that the driver chooses. Every refusal is a `Refused` with the
 code NVML gives in that case.
 """
 
@@ -8,6 +8,9 @@ from partitioning.models import ProfileSpec
 from sandbox.driver.boards import Board, board_of
 from sandbox.driver.state import GpuInstanceState, GpuState, Machine, busy, next_generation
 from sandbox.driver.status import Status, given, require
+
+FIRST_VARIANT = 7
+"""NVML's indexes of GPU instance profiles from here on are variants of those before."""
 
 
 def instance_id(gpu: GpuState, start: int, size: int) -> int:
@@ -43,6 +46,28 @@ def create_gpu_instance(
     gpu["gpu_instances"].append(instance)
     gpu["gpu_instances"].sort(key=lambda other: other["id"])
     return instance
+
+
+def chosen_start(gpu: GpuState, spec: ProfileSpec) -> int:
+    """The driver's own choice: the place that takes the fewest others, then the lowest id of the instance.
+
+    Profiles with media engines, and those of one slice with more memory, do not count as others.
+    """
+    board = board_of(gpu)
+    free = [start for start in spec.starts if _creatable(gpu, board, spec, start)]
+    require(free, Status.INSUFFICIENT_RESOURCES)
+    others = [
+        (start, other.size)
+        for other in board.model.profiles
+        if other.nvml_index < FIRST_VARIANT
+        for start in other.starts
+        if _creatable(gpu, board, other, start)
+    ]
+
+    def taken(start: int) -> int:
+        return sum(overlap(start, spec.size, *other) for other in others)
+
+    return min(free, key=lambda start: (taken(start), instance_id(gpu, start, spec.size)))
 
 
 def destroy_gpu_instance(gpu: GpuState, instance: GpuInstanceState) -> None:

@@ -7,12 +7,8 @@ from collections.abc import Callable
 
 import pynvml
 
-from sandbox.driver.abi import compute, devices, mig
 from sandbox.driver.abi.library import Library
 from sandbox.driver.store import Store
-
-# Importing a module with exports is what fills the table of symbols.
-SYMBOL_MODULES = (compute, devices, mig)
 
 
 def install(store: Store, library: type[Library] = Library) -> Callable[[], None]:

@@ -12,13 +12,12 @@ import sys
 from pathlib import Path
 
 from sandbox.driver import clients
-from sandbox.driver.boards import board_of
+from sandbox.driver.mig_mode import set_mig_mode
 from sandbox.driver.state import GpuState, busy
+from sandbox.driver.status import Status
 from sandbox.driver.store import Store
 
 IN_USE = 1
-RESETLESS = (9, 0)
-"""From this compute capability on the MIG mode changes without a reset."""
 
 
 def main(arguments: list[str]) -> int:
@@ -48,18 +47,15 @@ def _reset(gpu: GpuState, *, held: bool) -> tuple[str, int]:
 
 
 def _mig(gpu: GpuState, *, on: bool, held: bool) -> tuple[str, int]:
-    """With instances there, the mode cannot go."""
     word = "Enable" if on else "Disable"
-    if held or gpu["gpu_instances"]:
-        if board_of(gpu).model.compute_capability < RESETLESS:
-            gpu["mig_mode_pending"] = on
-            return (
-                f"Warning: MIG mode is in pending {word.lower()} state for GPU {gpu['uuid']}: In use by another client",
-                0,
-            )
-        return f"Unable to {word.lower()} MIG mode for GPU {gpu['uuid']}: In use by another client", IN_USE
-    gpu["mig_mode"] = gpu["mig_mode_pending"] = on
-    return f"{word}d MIG Mode for GPU {gpu['uuid']}", 0
+    if set_mig_mode(gpu, on=on, held=held) is Status.SUCCESS:
+        return f"{word}d MIG Mode for GPU {gpu['uuid']}", 0
+    if gpu["mig_mode_pending"] is on:
+        return (
+            f"Warning: MIG mode is in pending {word.lower()} state for GPU {gpu['uuid']}: In use by another client",
+            0,
+        )
+    return f"Unable to {word.lower()} MIG mode for GPU {gpu['uuid']}: In use by another client", IN_USE
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Compute instances inside a GPU instance: profiles, placements, creating, listing and destroying them."""
 
-import ctypes
+from typing import Any
 
 import pynvml
 
@@ -13,7 +13,7 @@ from sandbox.driver.abi.handles import (
     gpu_instance,
     instance_handle,
 )
-from sandbox.driver.abi.pointers import Address, checked, get_uint, put_pointer, put_uint, struct_at
+from sandbox.driver.abi.pointers import Address, checked, get_struct, get_uint, put_pointer, put_struct, put_uint
 from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
 from sandbox.driver.boards import Board, board_of
 from sandbox.driver.compute_instances import (
@@ -27,25 +27,29 @@ from sandbox.driver.compute_instances import (
 from sandbox.driver.state import Machine
 from sandbox.driver.status import Refused, Status, given, require
 
-POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
-
 
 @reads(HANDLE, UINT, UINT, OUT)
 def nvmlGpuInstanceGetComputeInstanceProfileInfoV(
     machine: Machine, handle: Handle, index: int, engine: int, info: Address
 ) -> None:
     require(get_uint(info) == pynvml.nvmlComputeInstanceProfileInfo_v2, Status.ARGUMENT_VERSION_MISMATCH)
+    answer = get_struct(info, pynvml.c_nvmlComputeInstanceProfileInfo_v2_t)
+    answer.name = f"MIG {compute_profile_info(machine, handle, index, engine, answer)}"
+    put_struct(info, answer)
+
+
+def compute_profile_info(machine: Machine, handle: Handle, index: int, engine: int, answer: Any) -> str:
+    """Fill in what all versions of the structure have, but the counts of its engines; returns the profile's name."""
     device, instance = gpu_instance(machine, handle)
     require(index < pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT and engine == 0, Status.INVALID_ARGUMENT)
     board = board_of(device.gpu)
     spec = board.by_name(instance["profile"])
     offered = {profile.id: profile for profile in compute_profiles(spec)}
     profile = given(offered.get(index), Status.NOT_SUPPORTED)
-    answer = struct_at(info, pynvml.c_nvmlComputeInstanceProfileInfo_v2_t)
     answer.id, answer.sliceCount, answer.instanceCount = profile.id, profile.slices, profile.max_instances
     answer.multiprocessorCount = multiprocessors(board, spec, profile)
     part = "" if answer.multiprocessorCount == board.multiprocessors_of(spec) else f"{profile.slices}c."
-    answer.name = f"MIG {part}{spec.name}"
+    return f"{part}{spec.name}"
 
 
 @writes(HANDLE, UINT, OUT)
@@ -71,7 +75,7 @@ def nvmlGpuInstanceGetComputeInstances(
     checked(array)
     found = [compute for compute in instance["compute_instances"] if compute["profile"] == profile_id]
     for position, compute in enumerate(found):
-        put_pointer(checked(array) + position * POINTER_BYTES, compute_handle(device.index, instance, compute))
+        put_pointer(array, compute_handle(device.index, instance, compute), position)
     put_uint(count, len(found))
 
 
@@ -89,11 +93,12 @@ def nvmlGpuInstanceGetComputeInstanceById(machine: Machine, handle: Handle, iden
 def nvmlComputeInstanceGetInfo_v2(machine: Machine, handle: Handle, info: Address) -> None:
     """Its device is the GPU."""
     device, instance, compute = compute_instance(machine, handle)
-    answer = struct_at(info, pynvml.c_nvmlComputeInstanceInfo_t)
-    put_pointer(checked(info), device_handle(device.index))
-    put_pointer(checked(info) + POINTER_BYTES, instance_handle(device.index, instance))
+    answer = get_struct(info, pynvml.c_nvmlComputeInstanceInfo_t)
     answer.id, answer.profileId = compute["id"], compute["profile"]
     answer.placement.start, answer.placement.size = compute["start"], compute["size"]
+    put_struct(info, answer)
+    put_pointer(info, device_handle(device.index))  # the first two fields
+    put_pointer(info, instance_handle(device.index, instance), 1)
 
 
 def multiprocessors(board: Board, spec: ProfileSpec, profile: ComputeProfile) -> int:

@@ -3,7 +3,7 @@
 import pynvml
 
 from sandbox.driver.abi.handles import Device, Handle, any_device, device_handle, mig_handle, parent_device
-from sandbox.driver.abi.pointers import Address, get_uint, put_int, put_pointer, put_text, put_uint, struct_at
+from sandbox.driver.abi.pointers import Address, get_uint, put_int, put_pointer, put_struct, put_text, put_uint
 from sandbox.driver.abi.registry import HANDLE, INT, OUT, UINT, reads, writes
 from sandbox.driver.boards import board_of
 from sandbox.driver.compute_instances import mig_device_profile, mig_device_slots, mig_device_uuid
@@ -92,8 +92,9 @@ def nvmlDeviceGetVirtualizationMode(machine: Machine, handle: Handle, mode: Addr
 @reads(HANDLE, OUT)
 def nvmlDeviceGetMemoryInfo(machine: Machine, handle: Handle, info: Address) -> None:
     total_mib, used_mib = memory(any_device(machine, handle))
-    numbers = struct_at(info, pynvml.c_nvmlMemory_t)
+    numbers = pynvml.c_nvmlMemory_t()
     numbers.total, numbers.used, numbers.free = total_mib * MIB, used_mib * MIB, (total_mib - used_mib) * MIB
+    put_struct(info, numbers)
 
 
 def memory(device: Device) -> tuple[int, int]:
@@ -180,8 +181,9 @@ def _put_processes(processes: list[ProcessState], count: Address, array: Address
         return
     require(array and room >= len(processes), Status.INSUFFICIENT_SIZE)
     for position, process in enumerate(processes):
-        entry = struct_at(array, pynvml.c_nvmlProcessInfo_v2_t, position)
+        entry = pynvml.c_nvmlProcessInfo_v2_t()
         entry.pid, entry.usedGpuMemory = process["pid"], process["memory_mib"] * MIB
         gpu_instance, compute_instance = process["gpu_instance"], process["compute_instance"]
         entry.gpuInstanceId = NO_INSTANCE if gpu_instance is None else gpu_instance
         entry.computeInstanceId = NO_INSTANCE if compute_instance is None else compute_instance
+        put_struct(array, entry, position)

@@ -1,11 +1,12 @@
 """Stands where `pynvml` keeps its loaded C library.
 
 `Library` answers attribute access with C function pointers, as `ctypes.CDLL` does, and with AttributeError for symbols
-the simulated driver branch does not have. Around each call it takes the lock, and turns `Refused` into a return code.
-An exception inside a callback would read as success, so none may leave one.
+the simulated driver branch does not have; `answer` makes a call that came another way. Around each call it takes the
+lock, and turns `Refused` into a return code. An exception inside a callback would read as success: none may leave it.
 """
 
 import ctypes
+import functools
 import logging
 import os
 import weakref
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.driver import clients
-from sandbox.driver.abi.registry import EXPORTS, Export
+from sandbox.driver.abi.registry import Export
+from sandbox.driver.abi.symbols import EXPORTS
 from sandbox.driver.status import Refused, Status
 from sandbox.driver.store import Store
 
@@ -32,18 +34,18 @@ class Library:
         self._version = store.read()["driver_version"]
         self._texts = {int(code): ctypes.create_string_buffer(code.text.encode()) for code in Status}
         self._callbacks: list[object] = []  # C code holds their addresses only
-        self._symbols = {
-            name: self._pointer(ctypes.CFUNCTYPE(ctypes.c_int, *export.types)(self._answering(name, export)))
-            for name, export in EXPORTS.items()
-        }
-        texts = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int)(self._error_text)
-        self._symbols["nvmlErrorString"] = self._pointer(texts)
 
     def __getattr__(self, name: str) -> Any:
-        symbol = self.__dict__.get("_symbols", {}).get(name)
-        if symbol is None:
+        """Made when it is asked for: a library behind a socket needs none."""
+        if name == "nvmlErrorString":
+            made = self._pointer(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int)(self._error_text))
+        elif name in EXPORTS:
+            answer = functools.partial(self._answer_own, name)
+            made = self._pointer(ctypes.CFUNCTYPE(ctypes.c_int, *EXPORTS[name].types)(answer))
+        else:
             raise AttributeError(f"undefined symbol: {name}")
-        return symbol
+        setattr(self, name, made)
+        return made
 
     def _pointer(self, callback: Any) -> Any:
         self._callbacks.append(callback)
@@ -54,17 +56,18 @@ class Library:
     def _error_text(self, code: int) -> int:
         return ctypes.addressof(self._texts.get(code, self._texts[Status.UNKNOWN]))
 
-    def _answering(self, name: str, export: Export) -> Callable[..., int]:
-        def answer(*arguments: int | None) -> int:
-            try:
-                return int(self.call(export, arguments))
-            except Refused as refusal:
-                return int(refusal.status)
-            except Exception:
-                log.exception("%s%r", name, arguments)
-                return int(Status.UNKNOWN)
+    def _answer_own(self, name: str, *arguments: int | None) -> int:
+        return int(self.answer(name, arguments))
 
-        return answer
+    def answer(self, name: str, arguments: tuple[int | None, ...]) -> Status:
+        """Make the call of this name; never raises."""
+        try:
+            return self.call(EXPORTS[name], arguments)
+        except Refused as refusal:
+            return refusal.status
+        except Exception:
+            log.exception("%s%r", name, arguments)
+            return Status.UNKNOWN
 
     def call(self, export: Export, arguments: tuple[int | None, ...]) -> Status:
         """Make one call on the machine; raises Refused."""
@@ -82,6 +85,11 @@ class Library:
         self._initialised += export.initialises
         self._hold()
         return Status.SUCCESS
+
+    def close(self) -> None:
+        """As a process does when it ends."""
+        self._initialised = 0
+        self._hold()
 
     def _hold(self) -> None:
         """As the device files, which the library keeps open from its first start to its last end."""

@@ -1,11 +1,21 @@
 """The MIG mode, GPU instance profiles and placements, and GPU instances."""
 
-import ctypes
+from typing import Any
 
 import pynvml
 
+from partitioning.models import ProfileSpec
 from sandbox.driver.abi.handles import Handle, device_handle, gpu_instance, instance_handle, parent_device
-from sandbox.driver.abi.pointers import Address, checked, get_uint, put_pointer, put_uint, struct_at
+from sandbox.driver.abi.pointers import (
+    Address,
+    checked,
+    get_small_struct,
+    get_struct,
+    get_uint,
+    put_pointer,
+    put_struct,
+    put_uint,
+)
 from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads, writes
 from sandbox.driver.boards import board_of
 from sandbox.driver.gpu_instances import create_gpu_instance, destroy_gpu_instance
@@ -15,7 +25,6 @@ from sandbox.driver.status import Refused, Status, given, require
 PROFILES_WITH_MODE_OFF = 536  # first driver branch that returns profiles while the MIG mode is off
 PROFILE_INFO_V2 = 0x02000098
 PROFILE_ENUM_COUNT = 0x11  # of driver 580: constants from here on are no profiles at all
-POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 
 
 @reads(HANDLE, OUT, OUT)
@@ -28,19 +37,25 @@ def nvmlDeviceGetMigMode(machine: Machine, handle: Handle, current: Address, pen
 
 @reads(HANDLE, UINT, OUT)
 def nvmlDeviceGetGpuInstanceProfileInfoV(machine: Machine, handle: Handle, index: int, info: Address) -> None:
-    """Without the counts of its engines."""
     require(get_uint(info) == PROFILE_INFO_V2, Status.ARGUMENT_VERSION_MISMATCH)
+    answer = get_struct(info, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t)
+    spec = gpu_instance_profile_info(machine, handle, index, answer)
+    answer.name = f"MIG {spec.name}".encode()
+    put_struct(info, answer)
+
+
+def gpu_instance_profile_info(machine: Machine, handle: Handle, index: int, answer: Any) -> ProfileSpec:
+    """Fill in what all versions of the structure have, but the counts of its engines."""
     gpu = parent_device(machine, handle).gpu
     board = board_of(gpu)
     branch = int(machine["driver_version"].split(".")[0])
     require(board.mig and (gpu["mig_mode"] or branch >= PROFILES_WITH_MODE_OFF), Status.NOT_SUPPORTED)
     require(index < PROFILE_ENUM_COUNT, Status.INVALID_ARGUMENT)
     spec = given(board.by_nvml_index(index), Status.NOT_SUPPORTED)
-    answer = struct_at(info, pynvml.c_nvmlGpuInstanceProfileInfo_v2_t)
-    answer.name = f"MIG {spec.name}".encode()
     answer.id, answer.sliceCount = spec.profile_id, spec.compute_slices
     answer.instanceCount, answer.multiprocessorCount = spec.max_instances, board.multiprocessors_of(spec)
     answer.memorySizeMB = board.memory_of(spec)
+    return spec
 
 
 @reads(HANDLE, UINT, OUT, OUT)
@@ -53,8 +68,7 @@ def nvmlDeviceGetGpuInstancePossiblePlacements_v2(
     spec = given(board.by_id(profile_id), Status.INVALID_ARGUMENT)
     if array:
         for position, start in enumerate(spec.starts):
-            placement = struct_at(array, pynvml.c_nvmlGpuInstancePlacement_t, position)
-            placement.start, placement.size = start, spec.size
+            put_struct(array, pynvml.c_nvmlGpuInstancePlacement_t(start, spec.size), position)
     put_uint(count, len(spec.starts))
 
 
@@ -64,7 +78,7 @@ def nvmlDeviceCreateGpuInstanceWithPlacement(
 ) -> None:
     checked(created)
     device = parent_device(machine, handle)
-    place = struct_at(placement, pynvml.c_nvmlGpuInstancePlacement_t)
+    place = get_small_struct(placement, pynvml.c_nvmlGpuInstancePlacement_t)
     instance = create_gpu_instance(machine, device.gpu, profile_id, (place.start, place.size))
     put_pointer(created, instance_handle(device.index, instance))
 
@@ -89,7 +103,7 @@ def nvmlDeviceGetGpuInstances(
     checked(array)
     found = [instance for instance in device.gpu["gpu_instances"] if instance["profile"] == spec.name]
     for position, instance in enumerate(found):
-        put_pointer(checked(array) + position * POINTER_BYTES, instance_handle(device.index, instance))
+        put_pointer(array, instance_handle(device.index, instance), position)
     put_uint(count, len(found))
 
 
@@ -107,7 +121,8 @@ def nvmlDeviceGetGpuInstanceById(machine: Machine, handle: Handle, identifier: i
 @reads(HANDLE, OUT)
 def nvmlGpuInstanceGetInfo(machine: Machine, handle: Handle, info: Address) -> None:
     device, instance = gpu_instance(machine, handle)
-    answer = struct_at(info, pynvml.c_nvmlGpuInstanceInfo_t)
-    put_pointer(info, device_handle(device.index))  # the first field
+    answer = get_struct(info, pynvml.c_nvmlGpuInstanceInfo_t)
     answer.id, answer.profileId = instance["id"], board_of(device.gpu).by_name(instance["profile"]).profile_id
     answer.placement.start, answer.placement.size = instance["start"], instance["size"]
+    put_struct(info, answer)
+    put_pointer(info, device_handle(device.index))  # the first field

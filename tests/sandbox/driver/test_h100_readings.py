@@ -13,10 +13,6 @@ from tests.sandbox.driver.conftest import Simulate
 
 RECORDED = json.loads(Path(__file__).with_name("h100-580-readings.json").read_text(encoding="utf-8"))
 
-NOT_CALLED = ("nvmlDeviceIsMigDeviceHandle", "nvmlDeviceGetAttributes", "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
-"""By the product, so the simulation does not have them."""
-READINGS = [reading for reading in RECORDED["readings"] if reading["call"] not in NOT_CALLED]
-
 
 def instances(device: Any, profile_id: int, *, null: bool = False) -> int:
     count = ctypes.c_uint(8)
@@ -45,7 +41,7 @@ def answer(call: str, arguments: list[int], expected: object) -> dict[str, Any]:
     return {"value": list(value) if isinstance(value, tuple) else value}
 
 
-@pytest.mark.parametrize("reading", READINGS, ids=lambda r: f"{r['call']} {r['arguments']}")
+@pytest.mark.parametrize("reading", RECORDED["readings"], ids=lambda r: f"{r['call']} {r['arguments']}")
 def test_a_reading_of_the_card(simulate: Simulate, reading: dict[str, Any]) -> None:
     simulate("H100-80GB")
     expected = {name: reading[name] for name in ("value", "code") if name in reading}

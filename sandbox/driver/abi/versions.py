@@ -1,0 +1,51 @@
+"""Versions of the software, and calls by the names and structures of other versions of the header."""
+
+import pynvml
+
+from sandbox.driver.abi.compute import compute_profile_info
+from sandbox.driver.abi.devices import nvmlInitWithFlags
+from sandbox.driver.abi.handles import Handle
+from sandbox.driver.abi.mig import gpu_instance_profile_info
+from sandbox.driver.abi.pointers import Address, put_int, put_struct, put_text
+from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads
+from sandbox.driver.state import Machine
+
+CUDA_VERSIONS = {510: 11060, 535: 12020, 550: 12040, 570: 12080, 580: 13000, 590: 13010, 610: 13030, 615: 13040}
+"""The newest CUDA version of a driver branch, as 1000 times its major and 10 times its minor."""
+
+
+@reads(initialises=1)
+def nvmlInit_v2(machine: Machine) -> None:
+    nvmlInitWithFlags(machine, 0)
+
+
+@reads(OUT, UINT)
+def nvmlSystemGetNVMLVersion(machine: Machine, text: Address, length: int) -> None:
+    put_text(text, length, f"13.{machine['driver_version']}")
+
+
+@reads(OUT)
+def nvmlSystemGetCudaDriverVersion(machine: Machine, version: Address) -> None:
+    branch = int(machine["driver_version"].split(".")[0])
+    put_int(version, max(cuda for first, cuda in CUDA_VERSIONS.items() if first <= max(branch, min(CUDA_VERSIONS))))
+
+
+@reads(OUT)
+def nvmlSystemGetCudaDriverVersion_v2(machine: Machine, version: Address) -> None:
+    nvmlSystemGetCudaDriverVersion(machine, version)
+
+
+@reads(HANDLE, UINT, OUT)
+def nvmlDeviceGetGpuInstanceProfileInfo(machine: Machine, handle: Handle, index: int, info: Address) -> None:
+    answer = pynvml.c_nvmlGpuInstanceProfileInfo_t()
+    gpu_instance_profile_info(machine, handle, index, answer)
+    put_struct(info, answer)
+
+
+@reads(HANDLE, UINT, UINT, OUT)
+def nvmlGpuInstanceGetComputeInstanceProfileInfo(
+    machine: Machine, handle: Handle, index: int, engine: int, info: Address
+) -> None:
+    answer = pynvml.c_nvmlComputeInstanceProfileInfo_t()
+    compute_profile_info(machine, handle, index, engine, answer)
+    put_struct(info, answer)

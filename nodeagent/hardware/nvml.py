@@ -8,6 +8,7 @@ the MIG profiles while the MIG mode is off. Without any other answer the GPU can
 """
 
 import ctypes
+import re
 import threading
 from collections.abc import Container, Mapping, Sequence
 from functools import partial
@@ -27,12 +28,13 @@ from nodeagent.hardware.driver import (
     RefusedError,
     with_driver_closed,
 )
-from nodeagent.hardware.nvml_calls import MOST, NVML, attempt, known, optional
+from nodeagent.hardware.nvml_calls import MOST, NVML, attempt, known, of_form, optional
 from nodeagent.hardware.nvml_mig import Ids, MigReader, mig_devices
 from partitioning.layouts import Instance
 from partitioning.models import model_from_report
 
 MIB = 1 << 20
+GPU_UUID = re.compile("GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 Devices: TypeAlias = Sequence[tuple[int | None, Any]]
 """Handles of MIG devices with their GPU instance, or that of a GPU as a whole."""
 GRAPHICS = "+gfx"
@@ -176,8 +178,8 @@ class NvmlDriver(GpuDriver):
 
     def _read(self, index: int) -> ObservedGpu:
         handle = NVML.nvmlDeviceGetHandleByIndex(index)
-        uuid = self._uuids[index] = str(NVML.nvmlDeviceGetUUID(handle))
-        name = str(NVML.nvmlDeviceGetName(handle))
+        uuid = self._uuids[index] = of_form(NVML.nvmlDeviceGetUUID(handle), GPU_UUID, "its UUID")
+        name = str(NVML.nvmlDeviceGetName(handle))[: NVML.NVML_DEVICE_NAME_V2_BUFFER_SIZE]
         mode, pending = _mig_modes(handle)
         enabled = mode is MigMode.ENABLED
         profiles = partial(self._mig.profiles, uuid, handle, enabled=enabled)

@@ -6,6 +6,7 @@ needs it; any other error of that call is one of the GPU. Keeps no state and mak
 """
 
 import ctypes
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -91,6 +92,13 @@ def believed(count: int, what: str, most: int = MOST) -> int:
     if count > most:
         raise DriverError(f"counting {what}", f"the driver counts {count}, and more than {most} are not believed")
     return count
+
+
+def of_form(text: object, form: re.Pattern[str], what: str) -> str:
+    """A name that others get too, as an id, a resource or a file; raises DriverError for one of another form."""
+    if not isinstance(text, str) or form.fullmatch(text) is None:
+        raise DriverError(f"reading {what}", f"{text!r:.100} is not understood")
+    return text
 
 
 def listed(kind: Any, call: Callable[[Any, Any], Any]) -> list[Any]:

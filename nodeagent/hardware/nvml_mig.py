@@ -8,17 +8,19 @@ Changes nothing. Calls for different GPUs may come from different threads.
 """
 
 import ctypes
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from nodeagent.hardware.driver import ChangedError, ComputeInstance, DriverError, GpuInstance
-from nodeagent.hardware.nvml_calls import NVML, ROOM, believed, known, listed, optional
+from nodeagent.hardware.nvml_calls import NVML, ROOM, believed, known, listed, of_form, optional
 from partitioning.layouts import Instance
 from partitioning.models import ProfileSpec
 
-MIG_UUID_PREFIX = "MIG-"
+MIG_UUID = re.compile(r"MIG-(GPU-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(/\d+/\d+)?")
+PROFILE_NAME = re.compile(r"[\w.+-]{1,32}", re.ASCII)
 NO_PROFILE = "MIG mode is on, and the driver names no GPU instance profile"
 GUEST = (
     "this is a vGPU of a virtual machine (VGPUGuest), a MIG instance that only its host can change, so no pod gets it: "
@@ -81,7 +83,11 @@ class MigReader:
             for compute_id, profile in _compute_instances(self._compute_profiles_of(gpu_uuid, spec, instance), instance)
         }
         devices = mig_devices(handle, compute)
-        uuids = {ids: _uuid(device) for ids, device in devices.items()}
+        # Pods get it, and the kubelet and the container runtime find the device by it: no other kind may pass.
+        what = "the UUID of a MIG device"
+        uuids = {ids: of_form(NVML.nvmlDeviceGetUUID(device), MIG_UUID, what) for ids, device in devices.items()}
+        if len(set(uuids.values())) < len(uuids):
+            raise DriverError(f"reading {what}", "two of this GPU have the same")
         found = [
             GpuInstance(
                 id=int(info.id),
@@ -201,14 +207,6 @@ def mig_devices(handle: Any, requested: Collection[Ids]) -> dict[Ids, Any]:
     return found
 
 
-def _uuid(device: Any) -> str:
-    """Pods get it, and the kubelet and the container runtime find the device by it: no other kind may pass."""
-    uuid = str(NVML.nvmlDeviceGetUUID(device))
-    if not uuid.startswith(MIG_UUID_PREFIX):
-        raise DriverError("reading the UUID of a MIG device", f"{uuid} does not begin with {MIG_UUID_PREFIX}")
-    return uuid
-
-
 def _compute_instances(profiles: Iterable[ComputeProfile], instance: Any) -> Iterator[tuple[int, ComputeProfile]]:
     """Id and profile of each compute instance in a GPU instance."""
     for profile in profiles:
@@ -223,7 +221,7 @@ def _profile(handle: Any, nvml_index: int, info: Any) -> ProfileSpec:
     places = (NVML.c_nvmlGpuInstancePlacement_t * max(believed(count.value, "placements"), 1))()
     NVML.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, places, ctypes.byref(count))
     return ProfileSpec(
-        name=str(info.name).removeprefix("MIG "),
+        name=of_form(str(info.name).removeprefix("MIG "), PROFILE_NAME, "the name of a MIG profile"),
         profile_id=int(info.id),
         nvml_index=nvml_index,
         compute_slices=int(info.sliceCount),

@@ -7,7 +7,8 @@ says, if the GPU is still there. Must never do so for a reading on which a chang
 """
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from kube.change_log import ChangeLog
@@ -53,7 +54,7 @@ class HardwareReader:
         try:
             self._driver_version = self._driver_version or self._driver.version()
             before = () if afresh else tuple(gpu for gpu in self.gpus if self._may_keep(gpu))
-            self.gpus = self._driver.observe(before)
+            self.gpus = _distinct(self._driver.observe(before))
         except DriverError as error:
             return self._unread(error)
         self._change_log.warn("")
@@ -79,3 +80,13 @@ class HardwareReader:
         self._read_at.clear()  # and no instance with it
         gpus = tuple(replace(gpu, problem=str(error), instances=()) for gpu in self.gpus)
         return Hardware(gpus=gpus, driver_version="", problem=error)
+
+
+def _distinct(gpus: Collection[ObservedGpu]) -> tuple[ObservedGpu, ...]:
+    """Of several with one UUID, as where a card leaves while they are read, it is not known which has it."""
+    times = Counter(gpu.uuid for gpu in gpus if gpu.uuid)
+    problem = "another GPU has its UUID"
+    return tuple(
+        replace(gpu, uuid="", instances=(), problem=problem, health=Health.UNKNOWN) if times[gpu.uuid] > 1 else gpu
+        for gpu in gpus
+    )

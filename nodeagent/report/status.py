@@ -93,7 +93,7 @@ def _models(gpus: Iterable[ObservedGpu]) -> list[ModelReport]:
     """One of each name: drivers up to 535 name the profiles of a GPU only while its MIG mode is on."""
     found: dict[str, ModelReport] = {}
     for gpu in gpus:
-        with suppress(ValidationError):
+        with suppress(ValueError):
             report = _model(gpu.name, gpu.model) if gpu.model is not None and not gpu.problem else None
             if report is not None and (gpu.name not in found or (report.profiles and not found[gpu.name].profiles)):
                 found[gpu.name] = report

@@ -147,7 +147,7 @@ def test_a_uuid_that_is_not_of_a_mig_device_is_never_believed(
     monkeypatch.setattr(NVML, "nvmlDeviceGetUUID", of_the_parent)
 
     gpu = machine.gpu()
-    assert "does not begin with MIG-" in gpu.problem
+    assert "reading the UUID of a MIG device" in gpu.problem
     assert gpu.instances == ()
 
 

@@ -59,6 +59,16 @@ ODD: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
+class Renamed:
+    """The info of a profile under another name."""
+
+    def __init__(self, info: Any, name: str) -> None:
+        self._info, self.name = info, name
+
+    def __getattr__(self, field: str) -> Any:
+        return getattr(self._info, field)
+
+
 def of_gpu(uuid: str, monkeypatch: pytest.MonkeyPatch, symbol: str, answer: Callable[..., Any]) -> None:
     """This answer on one GPU alone."""
     real = getattr(NVML, symbol)
@@ -83,6 +93,101 @@ def test_an_answer_never_seen_before_costs_one_gpu(
     assert world.found(0) == ("Failed", "Unhealthy")
     assert world.found(1) == ("Ready", "Confirmed")
     assert world.layout(1) == "7g.80gb at 0"
+    check(world)
+
+
+@pytest.mark.parametrize("uuid", ["", "GPU-0", "GPU-\n", "\0", "x" * 200, "MIG-", None])
+def test_a_garbled_uuid_costs_one_gpu(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, uuid: str | None) -> None:
+    """It would be a device id, a file's name, and a field of the status."""
+    world = make_world(plain(), cut(("3g.40gb", 0)))
+    mine, real = world.gpu(0).uuid, NVML.nvmlDeviceGetUUID
+
+    def answered(handle: Any) -> Any:
+        return uuid if real(handle) == mine else real(handle)
+
+    monkeypatch.setattr(NVML, "nvmlDeviceGetUUID", answered)
+    world.apply(WHOLE, mig(1, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.found(0) == ("Failed", "Unhealthy")
+    assert world.found(1) == ("Ready", "Confirmed")
+    assert world.advertised() == {"nvidia.com/mig-7g.80gb": 1}
+    check(world)
+
+
+@pytest.mark.parametrize("kind", [cut, plain])
+def test_two_gpus_of_one_uuid_cost_no_third(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, kind: Callable[[], Any]
+) -> None:
+    """As where a card leaves while the GPUs are read one after another. Which is which is not known."""
+    world = make_world(kind(), kind(), cut(("3g.40gb", 0)))
+    mine, other, real = world.gpu(0).uuid, world.gpu(1).uuid, NVML.nvmlDeviceGetUUID
+
+    def answered(handle: Any) -> Any:
+        return other if real(handle) == mine else real(handle)
+
+    monkeypatch.setattr(NVML, "nvmlDeviceGetUUID", answered)
+    world.apply(mig(2, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert [world.found(index) for index in (0, 1)] == [("Unmanaged", "Unhealthy")] * 2
+    assert world.found(2) == ("Ready", "Confirmed")
+    assert world.advertised() == {"nvidia.com/mig-7g.80gb": 1}
+    check(world)
+
+
+@pytest.mark.parametrize("uuid", ["MIG-", "MIG-\0", "MIG-" + "x" * 300, "of the other one"])
+def test_a_mig_device_without_a_uuid_of_its_own_costs_one_gpu(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, uuid: str
+) -> None:
+    world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)), cut(("3g.40gb", 0)))
+    (mine, other), real = [instance.uuid for instance in world.gpu(0).instances], NVML.nvmlDeviceGetUUID
+
+    def answered(handle: Any) -> Any:
+        return (other if uuid.startswith("of") else uuid) if real(handle) == mine else real(handle)
+
+    monkeypatch.setattr(NVML, "nvmlDeviceGetUUID", answered)
+    world.apply(mig(1, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.found(0) == ("Unmanaged", "Unhealthy")
+    assert world.found(1) == ("Ready", "Confirmed")
+    check(world)
+
+
+@pytest.mark.parametrize("text", ["", "a/b", "1g.10gb\0", "x" * 64])
+def test_a_profile_whose_name_is_no_resources_costs_one_gpu(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    world = make_world(cut(("3g.40gb", 0)), cut(("3g.40gb", 0)))
+    mine, real = world.gpu(0).uuid, NVML.nvmlDeviceGetGpuInstanceProfileInfo
+
+    def answered(handle: Any, number: int) -> Any:
+        found = real(handle, number)
+        return Renamed(found, f"MIG {text}") if NVML.nvmlDeviceGetUUID(handle) == mine else found
+
+    monkeypatch.setattr(NVML, "nvmlDeviceGetGpuInstanceProfileInfo", answered)
+    world.restart()
+    world.apply(mig(1, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.found(0) == ("Unmanaged", "Unhealthy")
+    assert world.found(1) == ("Ready", "Confirmed")
+    check(world)
+
+
+def test_a_name_longer_than_any_costs_nothing(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(cut(("3g.40gb", 0)))
+    monkeypatch.setattr(NVML, "nvmlDeviceGetName", lambda _: "x" * 200)
+    world.apply(mig(0, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.found() == ("Ready", "Confirmed")
     check(world)
 
 

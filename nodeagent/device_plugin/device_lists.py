@@ -206,7 +206,8 @@ class DeviceLists:
             why = f"{id_} is not advertised as {resource} on this node any more: the GPU was re-partitioned"
         elif id_ in self._doubted:
             why = f"{what} may be in use by a pod that the kubelet has forgotten, until gpuplan has seen it free"
-        elif id_ in self._config.unhealthy:
+        elif id_ in self._config.unhealthy and id_ not in self._config.occupied:
+            # The container of an occupied one waits instead, since a refusal would be permanent.
             why = (
                 f"{what} cannot be used: its GPU is lost or broken, or the node was restarted and the device was not "
                 "observed since; see the status of this node's GPUPartitionPlan"

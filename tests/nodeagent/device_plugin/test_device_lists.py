@@ -1,6 +1,7 @@
 """The shared state: numbered lists, and Allocates that are counted until they end."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,18 @@ def test_unhealthy_ids_stay_listed_and_are_refused() -> None:
         assert "its GPU is lost or broken" in answer.sentence
     lists.replace(config)
     assert lists.listing(S).healthy() == frozenset(), "a daemon that is ready does not heal a GPU"
+
+
+def test_what_a_process_of_an_earlier_pod_still_has_is_unhealthy_and_its_allocate_is_not_refused() -> None:
+    """A pod that the kubelet gave it to a moment before would be lost; its container waits until the process ends."""
+    lists = DeviceLists()
+    lists.replace(replace(PluginConfig.of([mig("m1"), mig("m2")], unhealthy=["m1", "m2"]), occupied=("m1",)))
+
+    assert lists.listing(R).healthy() == frozenset()
+    with lists.allocating(R, ["m1"]) as answer:
+        assert answer == (mig("m1"),)
+    with lists.allocating(R, ["m1", "m2"]) as answer:
+        assert isinstance(answer, RefusedAllocate)
 
 
 @pytest.mark.parametrize("withdrawn", [("m1",), ()])

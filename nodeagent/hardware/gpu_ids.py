@@ -15,7 +15,6 @@ DRA_DRIVER = "gpu.nvidia.com"
 """The name of NVIDIA's DRA driver for GPUs; here the resource of what pods hold by its claims."""
 _GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-", "mig.das.com/")
 """What NVIDIA's plugin, its forks and GKE's register, and the Dynamic Accelerator Slicer."""
-_LIKE_A_UUID = re.compile(r"(?<![0-9A-Za-z])(?:GPU|MIG)-[0-9a-f]")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -31,7 +30,7 @@ class GpuResources:
             classify(resource) is not None
             or resource.startswith(_GPU_RESOURCES)
             or resource in (DRA_DRIVER, *self.listed)
-            or _LIKE_A_UUID.search(device_id) is not None
+            or names_a_device(device_id)
         )
 
 

@@ -155,16 +155,19 @@ def test_a_vanished_pod_holds_under_another_id_for_as_long_as_it_runs(make_world
     assert world.layout() == "7g.80gb at 0"
 
 
+GPU_ID = "GPU-3c1b0a6e-5f0d-5b0e-8c8e-000000000001-_-0"
+
+
 def test_the_checkpoint_is_a_witness_for_ids_of_other_resources_on_gpus(make_world: MakeWorld, tmp_path: Path) -> None:
     rows = [
         {"PodUID": "u", "ContainerName": "c", "ResourceName": name, "DeviceIDs": {"-1": [device]}, "AllocResp": ""}
-        for name, device in ((OTHER, "GPU-1-_-0"), ("example.com/nic", "nic-0"))
+        for name, device in ((OTHER, GPU_ID), ("example.com/nic", "nic-0"))
     ]
     file = KubeletPaths(tmp_path).checkpoint
     file.parent.mkdir()
     file.write_text(json.dumps({"Data": {"PodDeviceEntries": rows, "RegisteredDevices": {}}, "Checksum": 1}))
     assert Kubelet(tmp_path, clock=Clock(), wall_clock=Clock()).checkpoint() == (
-        CheckpointEntry(pod_uid="u", ids=("GPU-1-_-0",)),
+        CheckpointEntry(pod_uid="u", ids=(GPU_ID,)),
     )
 
     world = make_world(plain())
@@ -177,9 +180,9 @@ def test_the_checkpoint_is_a_witness_for_ids_of_other_resources_on_gpus(make_wor
 
 
 def test_ids_of_other_resources_are_read_from_the_pods_status() -> None:
-    devices = [{"resourceID": "GPU-1-_-0"}, {"resourceID": "nic-0"}]
+    devices = [{"resourceID": GPU_ID}, {"resourceID": "nic-0"}]
     status = {"containerStatuses": [{"allocatedResourcesStatus": [{"name": OTHER, "resources": devices}]}]}
-    assert parse_pod({"metadata": {"name": "b"}, "spec": {}, "status": status}).reported == ("GPU-1-_-0",)
+    assert parse_pod({"metadata": {"name": "b"}, "spec": {}, "status": status}).reported == (GPU_ID,)
 
 
 SLICE = mps_partition("GPU-1", slice_of_gb(10), 1)

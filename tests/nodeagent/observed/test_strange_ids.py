@@ -40,6 +40,8 @@ ELSE = [
     ("amd.com/gpu", "AMDGPU-0"),
     ("gpu.intel.com/i915", "card0-1"),
     ("habana.ai/gaudi", "hl-0"),
+    ("example.com/slot", "GPU-0"),
+    ("example.com/plane", "MIG-29"),
 ]
 """Network cards, virtual machines, files in user space, and other vendors' accelerators."""
 HALVES = ("3g.40gb", 0), ("3g.40gb", 4)

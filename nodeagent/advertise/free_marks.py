@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 
 from kube.change_log import ChangeLog
-from nodeagent.handover.config import PluginFiles
+from nodeagent.handover.config import PluginFiles, read_ledger_mark
 from nodeagent.handover.seen_free import SeenFree, read_seen_free, write_seen_free
 from nodeagent.observation import Observation
 
@@ -33,9 +33,11 @@ class FreeMarks:
         marks.update({i: latest[i] for i in free})
         said = {i: named for i, named in before.alone.items() if named[1] == latest.get(i)}
         alone = said | dict(observation.usage.alone)
-        if SeenFree(allocations=marks, alone=alone) != before:
+        mark = read_ledger_mark(self._files)
+        ledger = before.ledger if before.ledger.follows(mark) else mark  # never an older one, or none
+        if SeenFree(allocations=marks, alone=alone, ledger=ledger) != before:
             try:
-                write_seen_free(self._files, marks, alone)
+                write_seen_free(self._files, marks, alone, ledger)
             except OSError as error:
                 self._change_log.warn(f"what was seen free cannot be marked: {error}")
                 return

@@ -2,8 +2,8 @@
 
 It is on disk before the answer of an Allocate leaves, so that no pod holds a device that the ledger does not name.
 Keeps the latest Allocate of each id; the agent judges its age. An id that the config no longer knows is forgotten after
-a day. A ledger that cannot be read is kept aside and a new one begun: `problem` and the file report it. Must never
-forget an id that the config names.
+a day. A ledger that cannot be read is kept aside and a new one begun: `problem` and the file report it, as they do when
+the one that the agent has read is gone. Must never forget an id that the config names.
 """
 
 import contextlib
@@ -14,8 +14,17 @@ import uuid
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from nodeagent.handover.config import Allocation, LedgerMark, PluginFiles, read_ledger, read_ledger_mark, write_ledger
+from nodeagent.handover.config import (
+    NO_LEDGER,
+    Allocation,
+    LedgerMark,
+    PluginFiles,
+    read_ledger,
+    read_ledger_mark,
+    write_ledger,
+)
 from nodeagent.handover.files import Unreadable
+from nodeagent.handover.seen_free import read_seen_free
 
 FORGET_SECONDS = 86400.0
 log = logging.getLogger(__name__)
@@ -32,9 +41,14 @@ class Ledger:
             self.problem = f"{found}; kept aside as {files.lost_ledger.name}, earlier Allocates are not known"
             found = None
         self._latest = {entry.id: entry for entry in found or ()}
-        book, writes = read_ledger_mark(files)
+        mark = read_ledger_mark(files)
+        if not (self.problem or mark.follows(read_seen_free(files).ledger)):
+            with contextlib.suppress(OSError):
+                files.lost_ledger.touch()
+            mark = NO_LEDGER
+            self.problem = f"the ledger was lost (deleted, or an older one put back): see {files.lost_ledger.name}"
         # A record that was begun again differs from an earlier one by its name, one that was put back by the count.
-        self._mark = LedgerMark(book or uuid.uuid4().hex, writes)
+        self._mark = LedgerMark(mark.book or uuid.uuid4().hex, mark.writes)
 
     def record(self, resource: str, ids: Collection[str], unmarked: Collection[str] = ()) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out.

@@ -3,7 +3,8 @@
 Which devices were seen free since they were handed out, by device id with the time that the ledger has: a later
 Allocate of the same id is another one, and has no mark. And which pod alone has a device that was handed out again
 before it was seen free, by device id with the UID that the kubelet has and that time: a static pod's UID comes again.
-Written by the agent alone. A file that cannot be read says nothing. Decides nothing.
+And which ledger the agent has read, so that the plugin knows when it was deleted, or an older one was put back. Written
+by the agent alone. A file that cannot be read says nothing. Decides nothing.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, with_config
 
-from nodeagent.handover.config import PluginFiles
+from nodeagent.handover.config import NO_LEDGER, LedgerMark, PluginFiles
 from nodeagent.handover.files import WIRE, read_json, write_json
 
 
@@ -24,6 +25,7 @@ class SeenFree:
 
     allocations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     alone: Mapping[str, tuple[str, float]] = field(default_factory=lambda: MappingProxyType({}))
+    ledger: LedgerMark = NO_LEDGER
     version: Literal[1] = 1
 
 
@@ -31,10 +33,13 @@ _SEEN_FREE = TypeAdapter(SeenFree)
 
 
 def write_seen_free(
-    files: PluginFiles, allocations: Mapping[str, float], alone: Mapping[str, tuple[str, float]]
+    files: PluginFiles,
+    allocations: Mapping[str, float],
+    alone: Mapping[str, tuple[str, float]],
+    ledger: LedgerMark = NO_LEDGER,
 ) -> None:
     """Raises OSError."""
-    body = SeenFree(allocations=dict(sorted(allocations.items())), alone=dict(sorted(alone.items())))
+    body = SeenFree(allocations=dict(sorted(allocations.items())), alone=dict(sorted(alone.items())), ledger=ledger)
     write_json(files.seen_free, _SEEN_FREE, body)
 
 

@@ -2,6 +2,7 @@
 
 from nodeagent.handover.cdi import named_devices
 from nodeagent.handover.config import (
+    NO_LEDGER,
     Allocation,
     DeviceKind,
     DeviceListStrategy,
@@ -46,6 +47,9 @@ class PluginMemory:
         """A new process has what is on disk; a record that is not there is begun again."""
         self.config = PluginConfig()
         found, mark = read_ledger(self.files), read_ledger_mark(self.files)
+        if not mark.follows(read_seen_free(self.files).ledger):
+            self.files.lost_ledger.touch()
+            mark = NO_LEDGER
         self.allocations = {entry.id: entry for entry in found} if isinstance(found, tuple) else {}
         self._mark = mark if mark.book else LedgerMark(f"book after {self._mark.book}", 0)
         self.step()
@@ -101,7 +105,8 @@ class PluginMemory:
     def allocate(self, device_id: str, resource: str, at: float) -> bool:
         if device_id not in self.advertised().get(resource, ()):
             return False
-        again = device_id in self.unmarked()
+        lost = self.files.lost_ledger.exists() and device_id not in self.allocations
+        again = lost or device_id in self.unmarked()
         self.allocations[device_id] = Allocation(
             id=device_id, resource=resource, at=at, boot_id=self.boot, up_seconds=at, again=again
         )

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from nodeagent.device_plugin.ledger import FORGET_SECONDS, Ledger
-from nodeagent.handover.config import PluginFiles
+from nodeagent.handover.config import PluginFiles, read_ledger_mark
+from nodeagent.handover.seen_free import read_seen_free, write_seen_free
 
 
 def test_an_id_that_is_not_advertised_is_forgotten_after_a_day(tmp_path: Path) -> None:
@@ -42,3 +45,39 @@ def test_what_a_lost_record_may_have_had_was_handed_out_before(tmp_path: Path) -
     ledger.record("r/x", ["seen free", "b"])
     found = {entry.id: entry.again for entry in ledger.entries()}
     assert found == {"a": True, "seen free": False, "b": True}
+
+
+@pytest.mark.parametrize("lost", ["deleted", "put back"])
+def test_a_ledger_that_the_agent_knew_and_that_is_gone_was_lost(tmp_path: Path, lost: str) -> None:
+    """A device that it may have named waits for the end of its earlier holder, in this process and in later ones."""
+    files = PluginFiles(tmp_path)
+    Ledger(files).record("r/x", ["a"])
+    earlier = files.ledger.read_bytes()
+    Ledger(files).record("r/x", ["b"])
+    write_seen_free(files, {}, {}, read_ledger_mark(files))
+
+    files.ledger.unlink()
+    if lost == "put back":
+        files.ledger.write_bytes(earlier)
+    ledger = Ledger(files)
+    assert "was lost" in ledger.problem
+    ledger.record("r/x", ["b"])
+    assert {entry.id: entry.again for entry in ledger.entries()}["b"]
+    assert not read_ledger_mark(files).follows(read_seen_free(files).ledger), "what the agent read is another ledger"
+
+    write_seen_free(files, {}, {}, read_ledger_mark(files))
+    later = Ledger(files)
+    assert later.problem == ""
+    later.record("r/x", ["c"])
+    assert {entry.id: entry.again for entry in later.entries()}["c"]
+
+
+def test_a_ledger_that_the_agent_has_read_is_whole_however_often_it_is_written(tmp_path: Path) -> None:
+    files = PluginFiles(tmp_path)
+    Ledger(files).record("r/x", ["a"])
+    write_seen_free(files, {}, {}, read_ledger_mark(files))
+    Ledger(files).record("r/x", ["b"])
+    ledger = Ledger(files)
+    assert ledger.problem == ""
+    ledger.record("r/x", ["c"])
+    assert not any(entry.again for entry in ledger.entries())

@@ -150,3 +150,32 @@ def test_what_was_said_of_a_pod_stays_while_the_kubelet_does_not_answer(world: W
     world.restart()
     world.settle(3)
     assert alone(world) == said
+
+
+@pytest.mark.parametrize("lost", ["deleted", "put back"])
+def test_a_holder_that_a_lost_ledger_named_is_waited_for(world: World, device: str, lost: str) -> None:
+    """No agent is needed for that: the plugin knows which ledger the agent has read."""
+    other = next(i for i in world.kubelet.devices[THREE] if i != device)
+    world.finish(world.pod(THREE, device=other))
+    world.settle(3)
+    earlier = world.state.plugin.ledger.read_bytes()
+    holder = world.pod(THREE, device=device)
+    world.settle(3)
+    if lost == "deleted":
+        world.state.plugin.ledger.unlink()
+    else:
+        world.state.plugin.ledger.write_bytes(earlier)
+    world.settle(3)
+    world.plugin.restart()
+    world.settle(3)
+
+    world.force_delete(holder, seen_by_driver=False)
+    world.running["gone", "first"] = world.running.pop(holder)
+    second = world.pod(THREE, device=device)
+    assert second in world.waiting
+    world.wait(7200)
+    assert second in world.waiting
+    world.end_container(("gone", "first"))
+    world.wait(EMPTY_SECONDS)
+    world.wait(EMPTY_SECONDS)
+    assert world.running[second] == (device,)

@@ -46,8 +46,6 @@ class ServedBy:
 
     key: str
     """Of its config: the one that the node may be labelled with."""
-    confirmed: bool
-    """It is in force."""
     projections: tuple[Path, ...] | None = None
     """While nothing but a new key of its ConfigMap is waited for: the folders in which that will show."""
 
@@ -95,14 +93,14 @@ class Advertised:
     def stage(self, change: GpuChange) -> Stage:
         """How far the partitions of one GPU have come."""
         if self.rival:
-            return Stage(schedulable=False, reason=Reason.FOREIGN_OWNER, message=self.rival, failed=True)
+            return Stage(reason=Reason.FOREIGN_OWNER, message=self.rival, failed=True)
         if refused := [why for p in change.advertise if (why := self.delivery.missing.get(p.id))]:
             overdue = self.delivery.overdue
-            return Stage(schedulable=False, reason=Reason.CDI_UNAVAILABLE, message=refused[0], failed=overdue)
+            return Stage(reason=Reason.CDI_UNAVAILABLE, message=refused[0], failed=overdue)
         desired = {partition.device for partition in change.advertise}
         if desired != {device for device in self.config.advertised() if device.gpu == change.gpu.uuid}:
             reason = Reason.ADVERTISE_TIMEOUT if self.overdue else Reason.ADVERTISING
-            return Stage(schedulable=False, reason=reason, message=self.pending, failed=self.overdue)
+            return Stage(reason=reason, message=self.pending, failed=self.overdue)
         return self.confirmation.stages[change.gpu.uuid]
 
 

@@ -32,7 +32,7 @@ BLINK_SECONDS = 2.0
 class Stage:
     """How far one GPU's partitions came."""
 
-    schedulable: bool
+    schedulable: bool = False
     reason: Reason = Reason.CONFIRMED
     message: str = ""
     failed: bool = False
@@ -169,12 +169,9 @@ class Confirmer:
         if not overdue:
             where = f" ({PLUGIN_POD})" if self._loading_seconds(readings) >= USUAL_SECONDS else ""
             return Stage(
-                schedulable=False,
-                reason=Reason.ADVERTISING,
-                message=f"the device plugin has not loaded the new config yet{where}",
+                reason=Reason.ADVERTISING, message=f"the device plugin has not loaded the new config yet{where}"
             )
         return Stage(
-            schedulable=False,
             reason=Reason.DEVICE_PLUGIN_ERROR,
             message=f"the device plugin has not loaded the config for {self._loaded_deadline_seconds:g} s: "
             f"{unanswered(readings.loaded)}",
@@ -185,11 +182,10 @@ class Confirmer:
         """The stage of what is not there yet; failed after its deadline. The message may name other ids each time."""
         seconds = self._ages.seconds(what, gpu, digest)
         if seconds < self._allocatable_deadline_seconds:
-            return Stage(schedulable=False, reason=reason, message=message)
+            return Stage(reason=reason, message=message)
         if reason is Reason.ADVERTISING:
             reason = Reason.ADVERTISE_TIMEOUT
         return Stage(
-            schedulable=False,
             reason=reason,
             message=f"{message} after {self._allocatable_deadline_seconds:g} s: see whether the device plugin runs "
             f"({PLUGIN_POD}), its log and the kubelet's, and whether another plugin serves these resources",

@@ -125,7 +125,7 @@ class NvidiaBackend:
             rival=observation.rival,
             delivery=Delivery(note=_discovered(node)),
             mode_problems={gpu.uuid: why for gpu in observation.gpus if (why := _mode_note(gpu, readings.config))},
-            served_by=ServedBy(key=progress.key, confirmed=confirmed, projections=progress.projections),
+            served_by=ServedBy(key=progress.key, projections=progress.projections),
         )
 
 

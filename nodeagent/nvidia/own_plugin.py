@@ -74,7 +74,7 @@ class OwnPlugin:
         failed = self._ages.seconds("withdrawn") >= self.deadline_seconds
         message = f"{overdue or message}, after {self.deadline_seconds:g} s" if failed else message
         reason = Reason.DEVICE_PLUGIN_ERROR if failed else Reason.ADVERTISING
-        return Stage(schedulable=False, reason=reason, message=message, failed=failed)
+        return Stage(reason=reason, message=message, failed=failed)
 
 
 def _in_use(config: PluginConfig, held: Mapping[str, Blocking]) -> Stage:
@@ -86,7 +86,7 @@ def _in_use(config: PluginConfig, held: Mapping[str, Blocking]) -> Stage:
         partition, verdict = found
         why = f"pod {verdict.pod} holds {partition.id}" if verdict.pod else f"{partition.id}: {verdict.why}"
     message = f"NVIDIA's device plugin serves this node once no slice of {OURS} is in use: {why}"
-    return Stage(schedulable=False, reason=Reason.WAITING_FOR_RELEASE, message=message)
+    return Stage(reason=Reason.WAITING_FOR_RELEASE, message=message)
 
 
 def _held_slices(observation: Observation, gpu: ObservedGpu) -> Blocking:

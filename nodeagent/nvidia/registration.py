@@ -49,12 +49,12 @@ class LostRegistration:
             self._ended[place] = ended
             message = f"NVIDIA's device plugin serves, and the kubelet lists none of its devices: {ended}"
             message += f" (pod {plugin.title})"
-            return Stage(schedulable=False, reason=Reason.ADVERTISE_TIMEOUT, message=message, failed=True)
+            return Stage(reason=Reason.ADVERTISE_TIMEOUT, message=message, failed=True)
         message = (
             "NVIDIA's device plugin serves, and the kubelet lists none of its devices: if it has lost the "
             "registration, it drops them within five minutes, and the plugin is signalled then"
         )
-        return Stage(schedulable=False, reason=Reason.ADVERTISING, message=message)
+        return Stage(reason=Reason.ADVERTISING, message=message)
 
     def forget(self) -> None:
         """Another key is requested, or this one was confirmed."""

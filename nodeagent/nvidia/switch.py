@@ -80,7 +80,7 @@ class Switch:
                 "refuses MPS and ends: set the GPU Operator's mig.strategy to none or single, or use "
                 "devicePlugin.backend gpuplan"
             )
-            refused = Stage(schedulable=False, reason=Reason.NOT_SUPPORTED, message=message, failed=True)
+            refused = Stage(reason=Reason.NOT_SUPPORTED, message=message, failed=True)
             return Progress(stage=refused, key=key)
         if self._files.digest(plugin.uid, config.key) != config.digest:
             self._guard.lift(now.node)
@@ -100,12 +100,12 @@ class Switch:
         if now.held:
             self._guard.lift(now.node)
             message = f"NVIDIA's device plugin changes all GPUs of a node at once, and {now.held}"
-            return Stage(schedulable=False, reason=Reason.WAITING_FOR_RELEASE, message=message)
+            return Stage(reason=Reason.WAITING_FOR_RELEASE, message=message)
         # A controller that is away must not close the node to all pods: now and then the taint is tried again.
         if self._ages.seconds("ready", config.key) % RETRY_SECONDS >= LOADED_SECONDS:
             self._guard.lift(now.node)
             message = f"the controller has not labelled the node {CONFIG_LABEL}={config.key}: check that it runs"
-            return Stage(schedulable=False, reason=Reason.ADVERTISE_TIMEOUT, message=message, failed=True)
+            return Stage(reason=Reason.ADVERTISE_TIMEOUT, message=message, failed=True)
         why = self._guard.close(now.node)
         if not now.node.changing or self._ages.seconds("tainted", config.key) < TAINT_SECONDS:
             return waiting(why or "the Node gets a taint before NVIDIA's device plugin changes its config")
@@ -161,7 +161,6 @@ class Switch:
             if self._ages.seconds("held", config.key) >= LOADED_SECONDS:
                 self._guard.lift(now.node)  # a pod may run for days, and the taint keeps off all others
             return Stage(
-                schedulable=False,
                 reason=Reason.WAITING_FOR_RELEASE,
                 message="NVIDIA's MPS daemon still has the limits of the config before, and is reloaded when no "
                 "container holds a replica: delete the pods that do",
@@ -176,7 +175,7 @@ class Switch:
             return None
         self._guard.close(now.node)  # nothing else keeps other pods off its GPU
         message = f"{now.held_before} of the config before, and others could get the same GPU: delete the pod"
-        return Stage(schedulable=False, reason=Reason.WAITING_FOR_RELEASE, message=message)
+        return Stage(reason=Reason.WAITING_FOR_RELEASE, message=message)
 
     def _loaded(self, config: NodeConfig, now: Moment, plugin: NodePod, at_ns: int, served_ns: int) -> Stage | None:
         loaded = served_ns >= at_ns
@@ -207,7 +206,7 @@ class Switch:
 
     def _opened(self, now: Moment) -> Stage:
         why = self._guard.lift(now.node)
-        return Stage(schedulable=False, reason=Reason.ADVERTISING, message=why) if why else DONE
+        return Stage(reason=Reason.ADVERTISING, message=why) if why else DONE
 
     def _no_plugin(self, now: Moment) -> Stage:
         # Its pod does not tolerate the taint.
@@ -220,14 +219,14 @@ class Switch:
 
     def _late(self, what: str, seconds: float, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
         if self._ages.seconds(what, message) < seconds:
-            return Stage(schedulable=False, reason=reason, message=message)
+            return Stage(reason=reason, message=message)
         reason = Reason.ADVERTISE_TIMEOUT if reason is Reason.ADVERTISING else reason
         after = f", after {seconds:g} s" if seconds else ""
-        return Stage(schedulable=False, reason=reason, message=f"{message}{after}", failed=True)
+        return Stage(reason=reason, message=f"{message}{after}", failed=True)
 
 
 def waiting(message: str) -> Stage:
-    return Stage(schedulable=False, reason=Reason.ADVERTISING, message=message)
+    return Stage(reason=Reason.ADVERTISING, message=message)
 
 
 ASKED = waiting(f"the controller names the new config in the node's label {CONFIG_LABEL}")

@@ -127,6 +127,10 @@ class Agent:
             observation = self.observer.observe_hardware(observation)
             desired = self._desired(observation)
             changes = _changes(desired, observation, confirmed, self.actuator.rests)
+        blind = observation.usage.blind
+        if blind and any(verdict.why == blind for each in changes.values() for _, verdict in each.blocking):
+            observation = self.observer.catch_up(observation)
+            changes = _changes(desired, observation, confirmed, self.actuator.rests)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids. And
         # without its Node it is not known whether the node is enabled.
         unknown = observation.readings.node is None

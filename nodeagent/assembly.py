@@ -27,7 +27,8 @@ from nodeagent.nvidia.own_plugin import OwnPlugin
 from nodeagent.nvidia.signals import HangUpCall
 from nodeagent.nvidia.switch import Switch
 from nodeagent.observation import Observer
-from nodeagent.observed.ends import EndBook, FreshPods, ProcessReader
+from nodeagent.observed.ends import EndBook, ProcessReader
+from nodeagent.observed.fresh import FreshPods
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.witnesses import KubeletReader, Witnesses
 from nodeagent.report.driver_clients import DriverClients
@@ -97,6 +98,7 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
             ),
             hardware=hardware,
             journal=journal,
+            fresh=parts.fresh_pods,
         ),
         actuator=Actuator(driver, journal, clock=clock, stopping=parts.stopping, forget=parts.delivery.forget),
         advertiser=Advertiser(

@@ -18,11 +18,12 @@ from nodeagent.hardware.driver import DriverClosedError, DriverError, GpuProcess
 from nodeagent.hardware.partitions import Partition, existing
 from nodeagent.hardware.reading import HardwareReader
 from nodeagent.observed.claims import located
-from nodeagent.observed.kubelet import Allocatable, NoAnswer
+from nodeagent.observed.fresh import FreshPods, caught_up
+from nodeagent.observed.kubelet import Allocatable, Listed, NoAnswer
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import ObservedPods
 from nodeagent.observed.rivals import rival
-from nodeagent.observed.usage import Usage, Use, Verdict, with_processes
+from nodeagent.observed.usage import Usage, Use, Verdict, judge, out_of_step, with_processes
 from nodeagent.observed.witnesses import Witnessed, Witnesses
 from nodeagent.steps.journal import Journal
 from nodeagent.steps.judged import JudgedGpu
@@ -163,6 +164,7 @@ class Observer:
     witnesses: Witnesses
     hardware: HardwareReader
     journal: Journal
+    fresh: FreshPods
 
     def observe(self) -> Observation:
         """Read everything, in the order that the module's docstring gives."""
@@ -199,6 +201,17 @@ class Observer:
         """
         handed_back = plan is not None and plan.handed_back
         return node is not None and node.enablement_ended and (self.cache.was_ours or handed_back)
+
+    def catch_up(self, observation: Observation) -> Observation:
+        """The same with the API server's own answer, where a watch that is late is all that hides what is in use."""
+        found = observation.witnessed
+        if not isinstance(found.listed, Listed) or found.usage.blind != out_of_step(found.pods, found.listed):
+            return observation
+        fresh = self.fresh()
+        if isinstance(fresh, NoAnswer):
+            return observation
+        usage = judge(caught_up(found.pods, fresh), found.listed, found.usage)
+        return replace(observation, usage=located(usage, observation.gpus))
 
     def observe_hardware(self, observation: Observation) -> Observation:
         """The same with the hardware read again: before it is changed, and after."""

@@ -40,7 +40,7 @@ from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.health import Health, Passes
 from nodeagent.nvidia.hang_up import HangUp
-from nodeagent.observed.fresh import fresh_uids
+from nodeagent.observed.fresh import fresh_pods
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
 from nodeagent.observed.node import parse_node
@@ -147,7 +147,9 @@ class AgentProcess:
                     state.holdings, clock=clock, slack_seconds=settings.release_slack_seconds, boot_id=boot_id()
                 ),
                 processes=Processes(settings.proc_dir),
-                fresh_pods=lambda: fresh_uids(self._api, self._node_name, self._budget),
+                fresh_pods=lambda: fresh_pods(
+                    self._api, self._node_name, self._budget, GpuResources(settings.gpu_resources)
+                ),
                 node=NodeWriter(self._api, self._node_name, self._cache.node, self._budget, clock=clock),
                 delivery=self._build_delivery(),
                 reporter=self._build_reporter(),

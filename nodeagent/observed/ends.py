@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 
 from nodeagent.ages import Ages
 from nodeagent.handover.config import Allocation
+from nodeagent.observed.fresh import FreshPods
 from nodeagent.observed.kubelet import Listed, NoAnswer
 from nodeagent.observed.pods import DEFAULT_GRACE_SECONDS, NodePod, ObservedPods
 from nodeagent.observed.processes import DeviceNumber, Process, ProcessTable
@@ -34,8 +35,6 @@ class ProcessReader(Protocol):
     def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer: ...
 
 
-FreshPods: TypeAlias = Callable[[], Collection[str] | NoAnswer]
-"""UIDs of this node's pods, read from the API server itself now."""
 Numbers: TypeAlias = Callable[[Collection[str]], Collection[DeviceNumber] | None]
 """Of the device files behind these ids; None where they are not known."""
 
@@ -144,11 +143,12 @@ class EndBook:
         if isinstance(fresh, NoAnswer):
             return Ends(ended=frozenset(over & here), left=left, strangers=named or fresh.reason, stray=bool(named))
         finished = {pod.uid for pod in pods.pods if pod.ended}
-        strangers = (process for process in strange if not process.pods.intersection(fresh) - finished)
+        there = {pod.uid for pod in fresh}
+        strangers = (process for process in strange if not process.pods & there - finished)
         named = named or next((f"{each.named} is left of pod UID {min(each.pods)}" for each in strangers), None)
         silent = listed.reason if isinstance(listed, NoAnswer) else None
         # One that the API still shows is late in the watch, or finished.
-        ended = frozenset(over - (set(fresh) - here))
+        ended = frozenset(over - (there - here))
         unnamed = "" if complete else None
         return Ends(ended=ended, left=left, strangers=named or silent or unnamed, stray=bool(named))
 

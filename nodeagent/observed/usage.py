@@ -173,6 +173,11 @@ def _blind(pods: ObservedPods, listed: Listed | NoAnswer) -> str:
         return listed.reason
     if not pods.synced:
         return "the pods of this node were not read from the API yet"
+    return out_of_step(pods, listed)
+
+
+def out_of_step(pods: ObservedPods, listed: Listed) -> str:
+    """Where the kubelet and the API differ in which pods there are."""
     for pod in pods.pods:
         if pod.handled and not pod.ended and pod.key not in listed.pods:
             return f"the kubelet does not list pod {pod.title}, which it has handled"

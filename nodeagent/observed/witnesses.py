@@ -45,6 +45,7 @@ class Witnessed:
     """What the witnesses showed at one moment."""
 
     allocatable: Allocatable | NoAnswer
+    listed: Listed | NoAnswer
     pods: ObservedPods
     usage: Usage
     rival_sockets: tuple[str, ...]
@@ -100,6 +101,7 @@ class Witnesses:
         votes = self.holdings.votes(pods, listed, handed_out, checkpoint, ends, believed=not (too_early or lost))
         return Witnessed(
             allocatable=allocatable,
+            listed=listed,
             pods=pods,
             usage=judge(pods, listed, votes, too_early=too_early or lost or self.holdings.problem),
             rival_sockets=self.kubelet.rival_sockets(),

@@ -5,7 +5,7 @@ nothing else, and a destroyed instance that a container uses fails the test, wha
 side effect of the agent goes through `effect`, which can end the agent right after it, as kill -9 would.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.node import parse_node
 from nodeagent.observed.pod_book import PodBook
-from nodeagent.observed.pods import parse_pod
+from nodeagent.observed.pods import NodePod, parse_pod
 from nodeagent.report.metrics import AgentMetrics
 from nodeagent.report.reporter import Reporter
 from nodeagent.settings import Settings
@@ -140,9 +140,11 @@ class World(ApiMemory, PodsMemory):
             "procDir": str(proc_of(self.machine)),
         }
 
-    def fresh_pods(self) -> Collection[str] | NoAnswer:
+    def fresh_pods(self) -> tuple[NodePod, ...] | NoAnswer:
         """What the API server itself has, whatever the watch brought."""
-        return NoAnswer(reason=self.api_refuses) if self.api_refuses else {parse_pod(p).uid for p in self.pods.values()}
+        if self.api_refuses:
+            return NoAnswer(reason=self.api_refuses)
+        return tuple([parse_pod(raw) for raw in self.pods.values()])
 
     def hang_up(self, pod_uid: str, program: str) -> str:
         """No program of NVIDIA's runs here."""

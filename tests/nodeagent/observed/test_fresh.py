@@ -1,0 +1,98 @@
+"""A watch that is late hides nothing for longer than one question: pods that come and go do not keep free partitions.
+
+Every second instance is held; the other one is free, and a plan replaces it. The watch brings none of what happens.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.nodeagent.halves import THREE
+from tests.nodeagent.items import mig
+from tests.nodeagent.world import World
+
+REPLACED = "3g.40gb at 0, 1g.10gb at 4"
+KEPT = "3g.40gb at 0, 3g.40gb at 4"
+
+
+def first_half(world: World) -> str:
+    """Its device stays; the other one is to be replaced."""
+    world.settle(3)
+    kept = next(instance for instance in world.gpu().instances if instance.placed.start == 0)
+    assert kept.uuid is not None
+    return kept.uuid
+
+
+def comes(world: World, device: str) -> None:
+    world.pods_late = True
+    world.pod(THREE, device=device)
+
+
+def finishes(world: World, device: str) -> None:
+    holder = world.pod(THREE, device=device)
+    world.settle(3)
+    world.pods_late = True
+    world.finish(holder)
+
+
+def finishes_and_is_deleted(world: World, device: str) -> None:
+    finishes(world, device)
+    world.pods.clear()
+
+
+CASES = [comes, finishes, finishes_and_is_deleted]
+
+
+@pytest.mark.parametrize("happens", CASES)
+def test_what_a_late_watch_does_not_show_keeps_no_free_partition(
+    world: World, happens: Callable[[World, str], None]
+) -> None:
+    happens(world, first_half(world))
+    world.apply(mig(0, ("3g.40gb", 0), ("1g.10gb", 4)))
+    world.settle()
+
+    assert world.layout() == REPLACED
+
+
+@pytest.mark.parametrize("happens", CASES)
+def test_without_an_answer_of_the_api_server_it_does(world: World, happens: Callable[[World, str], None]) -> None:
+    happens(world, first_half(world))
+    world.api_refuses = "503"
+    world.apply(mig(0, ("3g.40gb", 0), ("1g.10gb", 4)))
+    world.settle()
+
+    assert world.layout() == KEPT
+
+
+def test_a_pod_that_may_hold_more_than_the_kubelet_lists_keeps_all_of_the_kind(world: World) -> None:
+    comes(world, first_half(world))
+    (raw,) = world.pods.values()
+    one = {"limits": {THREE: "1"}, "requests": {THREE: "1"}}
+    raw["spec"]["initContainers"] = [{"name": f"init-{n}", "resources": one} for n in range(2)]
+    raw["spec"]["initContainers"][0]["resources"] = {"limits": {THREE: "2"}, "requests": {THREE: "2"}}
+    world.apply(mig(0, ("3g.40gb", 0), ("1g.10gb", 4)))
+    world.settle()
+
+    assert world.layout() == KEPT
+    assert "init containers" in world.gpu_status()["message"]
+
+
+def test_the_pod_itself_keeps_what_it_holds(world: World) -> None:
+    device = first_half(world)
+    comes(world, device)
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+
+    assert device in {instance.uuid for instance in world.gpu().instances}
+
+
+def test_one_that_is_gone_and_was_not_seen_to_end_keeps_what_it_held(world: World) -> None:
+    device = first_half(world)
+    holder = world.pod(THREE, device=device)
+    world.settle(3)
+    world.pods_late = True
+    world.force_delete(holder, seen_by_driver=False)
+    world.apply(mig(0, ("1g.10gb", 0), ("1g.10gb", 4)))
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 0, 1g.10gb at 4"

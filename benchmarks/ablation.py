@@ -38,7 +38,7 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
     "all phases": (),
     "changing places": ((priorities, "change_places", lambda *_: 0),),
     "exchange": ((priorities, "exchange", lambda *_: 0),),
-    "consolidation": ((search, "consolidate", lambda *_: False),),
+    "the older first": ((search, "prefer_older", lambda *_: None),),
     "all levels in one go": (
         (priorities, "_place_together", lambda *_: None),
         (priorities, "upper_bound", lambda *_: -1),

@@ -32,7 +32,7 @@ class PlannerPhase(StrEnum):
     GANGS = "gangs"
     AGEING = "ageing"
     TOGETHER = "together"
-    CONSOLIDATED = "consolidated"
+    OLDER_FIRST = "older-first"
 
 
 class CutShort(StrEnum):

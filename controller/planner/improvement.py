@@ -1,9 +1,8 @@
-"""Moves that place more pods of a level, or the same pods with fewer changed GPUs.
+"""Moves that place more pods of a level, or an older one of two.
 
 `exchange` takes one pod off and places two others instead, or one other while the first finds another place: the last
-per cent that greedy placing leaves. `consolidate` leaves a GPU as it was where its newcomers all fit on GPUs that
-change anyway. `prefer_older` gives the place of one pod to one that came before it. All are bounded by a count of
-trials, never by a clock, and never leave fewer pods placed.
+per cent that greedy placing leaves. `prefer_older` gives the place of one pod to one that came before it. Both are
+bounded by a count of trials, never by a clock, and never leave fewer pods placed.
 """
 
 from bisect import insort
@@ -14,7 +13,6 @@ from itertools import islice
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
-from controller.planner.board.devices import Device, Reach
 
 _SHAPES = 64
 """How many shapes of waiting pods are tried on one node, cheapest first."""
@@ -131,32 +129,6 @@ class _Exchange:
         self.gained += len(admitted) - (not lifted.placed)
 
 
-def consolidate(board: Board, assignments: Sequence[Assignment], steps: int) -> bool:
-    """Serve the same pods with fewer changed GPUs. Returns whether any pod was moved: that may let others in."""
-    newcomers: dict[int, list[Assignment]] = {}
-    devices: dict[int, Device] = {}
-    for one in assignments:
-        # Once each, however many partitions it takes there.
-        cut = {id(device): device for device, part in one.taken if not part.ready}
-        devices.update(cut)
-        for key in cut:
-            newcomers.setdefault(key, []).append(one)
-    in_vain: set[Hashable] = set()
-    moved = False
-    for key in sorted(devices, key=lambda key: _emptiest_first(devices[key], newcomers[key])):
-        members = [one for one in newcomers[key] if any(device is devices[key] for device, _ in one.taken)]
-        if steps <= 0:
-            return moved
-        if members and devices[key].changed and not any(_kind(one) in in_vain for one in members):
-            steps -= len(members)
-            failed = _move(board, members)
-            if failed is None:
-                moved = True
-            else:
-                in_vain.add(_kind(failed))
-    return moved
-
-
 def prefer_older(board: Board, level: Sequence[Assignment], steps: int) -> None:
     """Pods that may move, in queue order: one that waits takes the place of a later one where no other pod pays for it.
 
@@ -192,26 +164,3 @@ def _replace(board: Board, placed: Assignment, waiting: Assignment) -> bool:
         return True
     board.put(placed, node, taken)
     return False
-
-
-def _emptiest_first(device: Device, newcomers: Sequence[Assignment]) -> tuple[int, int, int, int]:
-    """Few newcomers are moved most easily; of those, spare the GPUs that hold something idle."""
-    return (len(newcomers), -device.tier, device.node, device.gpu)
-
-
-def _kind(assignment: Assignment) -> Hashable:
-    """Space on changed GPUs only shrinks, so what found none once will find none later (except for CPU that moved)."""
-    return (assignment.wants, assignment.groups)
-
-
-def _move(board: Board, members: Sequence[Assignment]) -> Assignment | None:
-    """Move all or none; returns the pod that found no place."""
-    before = [(one, *board.take_off(one)) for one in members]
-    for position, assignment in enumerate(members):
-        if not board.place(assignment, reach=Reach.CHANGED):
-            for other in members[:position]:
-                board.take_off(other)
-            for moved, node, taken in reversed(before):
-                board.put(moved, node, taken)
-            return assignment
-    return None

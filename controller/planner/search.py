@@ -20,7 +20,7 @@ from controller.planner.board.board import Board
 from controller.planner.board.setup import assignments_of, set_up
 from controller.planner.bound import upper_bound
 from controller.planner.effort import Effort
-from controller.planner.improvement import consolidate, prefer_older
+from controller.planner.improvement import prefer_older
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import NodeStock
@@ -178,7 +178,7 @@ class _FinalPhases:
                 self._phases[number] = phase
 
     def counts(self) -> dict[PlannerPhase, int]:
-        self.note(PlannerPhase.CONSOLIDATED)  # what dropped pods of a gang leave behind changes no other pod's node
+        self.note(PlannerPhase.OLDER_FIRST)  # what dropped pods of a gang leave behind changes no other pod's node
         found = Counter(phase for node, phase in zip(self._nodes, self._phases, strict=True) if node >= 0 and phase)
         return dict(sorted(found.items()))
 
@@ -189,14 +189,11 @@ def _nodes_of(assignments: Iterable[Assignment], snapshot: Snapshot) -> dict[str
 
 def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> GpuReservation | None:
     reservation = place_levels(board, levels, rules)
-    placed = [one for level in levels for one in level if one.tried and one.placed]
-    steps = 0 if rules.hurries() else rules.improve_steps
-    if consolidate(board, [one for one in placed if not one.constrained], steps):
-        for assignment in (one for level in levels for one in level if not one.placed and moves_alone(one)):
-            board.place(assignment)
-    for level in levels:
-        prefer_older(board, [one for one in level if moves_alone(one) and not rules.keeps(one)], steps)
-    rules.report(PlannerPhase.CONSOLIDATED)
+    for level in levels if not rules.hurries() else ():
+        if not all(one.placed for one in level):
+            movable = [one for one in level if moves_alone(one) and not rules.keeps(one)]
+            prefer_older(board, movable, rules.improve_steps)
+    rules.report(PlannerPhase.OLDER_FIRST)
     if reservation is None or not reservation.assignment.placed:
         return reservation
     if reservation.device.reserved:  # it found another place since

@@ -58,7 +58,8 @@ def competing(pools: Iterable[Pool], assignments: Iterable[Assignment]) -> Mappi
     """A number per resource: those of two numbers never come from the same GPUs, and no pod requests both."""
     number: dict[str, int] = {}
     members: list[list[str]] = []
-    for names in (*(pool.serves for pool in pools), *({name for name, _ in one.wants} for one in assignments)):
+    wants = dict.fromkeys(one.wants for one in assignments)
+    for names in (*(pool.serves for pool in pools), *({name for name, _ in each} for each in wants)):
         known = {number[name] for name in names if name in number}
         home = max(known, key=lambda one: len(members[one]), default=len(members))
         if not known:

@@ -59,6 +59,8 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
 def _with_present_indexes(items: dict[int, PlannedGpu], gpus: Iterable[GpuView]) -> dict[int, PlannedGpu]:
     """Of cards that moved. Agents follow the uuid; an earlier one needs both, and people read the index."""
     index_of = {gpu.uuid: gpu.index for gpu in gpus if gpu.uuid}
+    if all(index_of.get(item.uuid, index) == index for index, item in items.items()):
+        return items
     there = {index_of[item.uuid]: item for item in items.values() if item.uuid in index_of}
     absent = {index: item for index, item in items.items() if item.uuid not in index_of}
     return absent | {index: replace(item, index=index) for index, item in there.items()}

@@ -114,8 +114,12 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     rules.report(PlannerPhase.UNTRIED)
     waiting = [one for one in tried if not one.placed]
     constrained = [one for one in waiting if one.constrained]
-    ample = bool(constrained) and upper_bound(board, waiting, rules.remarks) == len(waiting)
-    if ample:  # the pods that may go to any node of their groups take what these leave
+    bound_to_node = _of_one_node(board, waiting)
+    if (constrained or bound_to_node) and upper_bound(board, waiting, rules.remarks) == len(waiting):
+        # The pods that may go to any node of their groups take what these leave.
+        demand_everywhere(board, {resource for one in waiting for resource, _ in one.wants})
+        for one in sorted(bound_to_node, key=board.hardness):
+            board.place(one)
         _place_constrained(board, sorted(constrained, key=board.hardness), rules)
     alike = [[one for one in level if one.tried and not one.placed and not one.constrained] for level in levels]
     _place_alike(board, alike, rules, most - sum(one.placed for one in tried))
@@ -124,6 +128,13 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
         settle_level(board, tried, rules.gangs, rules.constrained)
         rules.report(PlannerPhase.GANGS)
     return sum(one.placed for one in tried)
+
+
+def _of_one_node(board: Board, assignments: Sequence[Assignment]) -> list[Assignment]:
+    """Those that may use one node alone, where others have a choice."""
+    if all(len(one.groups) == 1 for one in assignments):
+        return []
+    return [one for one in assignments if len(one.groups) == 1 and len(board.groups[one.groups[0]].nodes) == 1]
 
 
 def _place_constrained(board: Board, assignments: Sequence[Assignment], rules: Rules) -> None:

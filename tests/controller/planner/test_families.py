@@ -32,6 +32,13 @@ def test_what_fits_is_placed_whole(name: str, seed: int) -> None:
     assert len(plan(made.snapshot).placed) == len(made.places)
 
 
+@pytest.mark.parametrize(("nodes", "seed"), [(10, 33), (40, 31), (40, 33)])
+def test_pods_of_one_node_find_it_free_among_pods_of_every_kind(nodes: int, seed: int) -> None:
+    made = case(FAMILIES["all"], nodes=nodes, gpus=8, seed=seed)
+
+    assert len(plan(made.snapshot).placed) == len(made.places)
+
+
 @pytest.mark.parametrize("name", ["2 models", "3 models", "5 models"])
 def test_of_unlike_gpus_a_pod_at_most_is_left_out(name: str) -> None:
     """Of 36 clusters with other seeds four lacked one pod."""

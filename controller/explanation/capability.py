@@ -4,16 +4,25 @@ Takes models and resource names, returns counts of partitions. Never looks at wh
 """
 
 from collections import Counter
-from collections.abc import Container, Hashable, Iterator, Sequence
+from collections.abc import Collection, Container, Hashable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
+from typing import TypeAlias
 
 from controller.model.demand import Wants, kind_of
-from controller.planner.inventory.stock import NO_INSTANCES, NodeStock
+from controller.planner.inventory.stock import Cut, NodeStock, slice_mib
 from controller.planner.inventory.supply import desired_counts
 from partitioning.models import GpuModel
 from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, shareable_mib, slice_of_gb
-from partitioning.packing import NoRoom, pack
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
+from partitioning.states import state_table
+
+_Empty: TypeAlias = tuple[GpuModel, Cut | None]
+"""An empty GPU; where it is not known how it is divided, either way will do."""
+_Counts: TypeAlias = tuple[int, ...]
+"""Partitions per resource, in the order in which a pod's are sorted."""
+_MOST_KINDS, _MOST_LOADS, _MOST_WORK = 12, 200, 5_000
+"""Of resources in one request, of ways to fill a GPU with them, and of ways that are compared: some milliseconds."""
 
 
 @lru_cache(maxsize=4096)
@@ -60,62 +69,102 @@ def alike(stocks: Sequence[NodeStock]) -> list[list[int]]:
 
 def could_hold(stock: NodeStock, wants: Wants, *, allowed: bool = True) -> bool:
     """Whether the node's GPUs, all empty and cut at will (`allowed`: as allowed), have as many partitions of each."""
-    models = list(gpu_models(stock, allowed=allowed))
-    return all(_most(stock, models, name) >= count for name, count in wants) and _together(tuple(models), wants)
+    models = tuple(gpu_models(stock, allowed=allowed))
+    enough = all(_most(stock, models, name) >= count for name, count in wants)
+    return enough and _together(tuple((model, None) for model in models), wants)
 
 
 def could_give(stock: NodeStock, wants: Wants, changeable: Container[int]) -> bool:
-    """The same where only GPUs at these positions are cut at will, and the others keep what they have or will have."""
+    """The same where only GPUs at these positions are cut, as they may be, and the others keep what they will have."""
     left = Counter(dict(wants))
-    models: list[GpuModel] = []
+    gpus: list[_Empty] = []
     for position, gpu in enumerate(stock.gpus):
         if position not in changeable:
             left -= desired_counts(gpu.view.desired) | Counter(part.resource for part in gpu.view.partitions)
         elif gpu.model is not None:
-            models.append(gpu.model)
+            gpus.append((gpu.model, gpu.cut))
     rest = tuple(sorted(left.items()))
-    enough = all(sum(most_on_empty(model, name) for model in models) >= count for name, count in rest)
-    return enough and _together(tuple(models), rest)
+    enough = all(
+        sum(most_on_empty(model, name) for model, cut in gpus if _serves(cut, name)) >= count for name, count in rest
+    )
+    return enough and _together(tuple(gpus), rest)
 
 
 @lru_cache(maxsize=4096)
-def _together(models: tuple[GpuModel, ...], wants: Wants) -> bool:
-    """Whether partitions of several resources fit at once, the largest first, where each resource alone fits."""
+def _together(gpus: tuple[_Empty, ...], wants: Wants) -> bool:
+    """Whether partitions of several resources fit at once, where each resource alone fits.
+
+    Exact: what is still missing after each GPU, for every way to fill it. Where that is too much work the answer is
+    yes, unless there is too little of the GPUs for all: "never" must be proved.
+    """
     if len(wants) < 2:
         return True
-    held: list[Counter[str]] = [Counter() for _ in models]
-    largest_first = sorted(
-        wants, key=lambda want: (max(_share(model, want[0]) for model in models), want), reverse=True
-    )
-    for name, count in largest_first:
-        for _ in range(count):
-            home = next((number for number, model in enumerate(models) if _fits(model, held[number], name)), None)
-            if home is None:
-                return False
-            held[home][name] += 1
-    return True
+    missing: list[_Counts] = [tuple(count for _, count in wants)]
+    work = 0
+    for gpu in gpus:
+        loads = _loads(gpu, wants) if len(wants) <= _MOST_KINDS else []
+        work += len(missing) * len(loads)
+        if not loads or len(loads) > _MOST_LOADS or work > _MOST_WORK:
+            return sum(min(_share(model, name) for model, _ in gpus) * count for name, count in wants) <= len(gpus)
+        missing = _least({_minus(counts, load) for counts in missing for load in loads})
+        if not any(missing[0]):
+            return True
+    return False
+
+
+@lru_cache(maxsize=4096)
+def _loads(gpu: _Empty, wants: Wants) -> list[_Counts]:
+    """Ways to fill one GPU with what is wanted, of which none holds less than another; if too many, not all."""
+    model, cut = gpu
+    found: set[_Counts] = set()
+    if cut is not Cut.MPS:
+        table = state_table(model)
+        held = [dict(zip(table.profiles, vector, strict=True)) for vector in table.pareto(0)]
+        profiles = [kind.profile if isinstance(kind := kind_of(name), MigRequest) else "" for name, _ in wants]
+        found.update(tuple([counts.get(profile, 0) for profile in profiles]) for counts in held)
+    if cut is not Cut.MIG:
+        whole = tuple([int(name == WHOLE) for name, _ in wants])
+        slices = [(slice_mib(name), count if model.compute_capability >= VOLTA else 0) for name, count in wants]
+        found |= {whole, *islice(_fillings(slices, shareable_mib(model.memory_mib), MAX_CLIENTS), _MOST_LOADS + 1)}
+    limits = tuple([count for _, count in wants])
+    return [_minus(limits, missing) for missing in _least({_minus(limits, load) for load in found})]
+
+
+def _fillings(slices: Sequence[tuple[int, int]], free_mib: int, clients: int) -> Iterator[_Counts]:
+    """Numbers of MPS slices that fit together, of each so many MiB and so many at most; none of other partitions."""
+    if not slices:
+        yield ()
+        return
+    (mib, most), rest = slices[0], slices[1:]
+    fitting = min(most, free_mib // mib, clients) if mib else 0
+    for count in range(fitting, -1, -1):
+        yield from ((count, *more) for more in _fillings(rest, free_mib - count * mib, clients - count))
+
+
+def _minus(counts: _Counts, load: _Counts) -> _Counts:
+    return tuple([max(0, count - had) for count, had in zip(counts, load, strict=True)])
+
+
+def _least(missing: Collection[_Counts]) -> list[_Counts]:
+    """Those of which no other one lacks less of everything; that which lacks least in all comes first."""
+    kept: list[_Counts] = []
+    for counts in sorted(missing, key=lambda counts: (sum(counts), counts)):
+        if not any(all(map(int.__le__, other, counts)) for other in kept):
+            kept.append(counts)
+    return kept
+
+
+def _serves(cut: Cut | None, resource: str) -> bool:
+    return cut is None or (cut is Cut.MIG) is isinstance(kind_of(resource), MigRequest)
 
 
 def _share(model: GpuModel, resource: str) -> float:
     """Of an empty GPU, what one partition takes at least."""
-    most = most_on_empty(model, resource)
-    return 1 / most if most else 0.0
-
-
-def _fits(model: GpuModel, held: Counter[str], resource: str) -> bool:
-    """Whether an empty GPU can have this one as well."""
-    if not most_on_empty(model, resource):
-        return False
-    names = held + Counter({resource: 1})
-    kinds = {name: kind_of(name) for name in names}
-    profiles = {kind.profile: names[name] for name, kind in kinds.items() if isinstance(kind, MigRequest)}
-    if len(profiles) == len(names):
-        return not isinstance(pack(model, pinned=NO_INSTANCES, requested=profiles), NoRoom)
-    slices = [(kind.memory_gb, names[name]) for name, kind in kinds.items() if isinstance(kind, MpsRequest)]
-    if len(slices) == len(names):
-        taken_mib = sum(slice_of_gb(size).memory_mib * count for size, count in slices)
-        return taken_mib <= shareable_mib(model.memory_mib) and names.total() <= MAX_CLIENTS
-    return not held  # a whole GPU, which nothing shares
+    kind = kind_of(resource)
+    spec = model.profile(kind.profile) if isinstance(kind, MigRequest) else None
+    if spec is not None:
+        return spec.size / model.slots
+    return slice_mib(resource) / max(1, shareable_mib(model.memory_mib)) if isinstance(kind, MpsRequest) else 1.0
 
 
 def _most(stock: NodeStock, models: Sequence[GpuModel], resource: str) -> int:

@@ -73,6 +73,8 @@ def _why_ineligible(gpu: GpuStock, wants: Wants) -> Ineligible | None:
     """Why a GPU that could hold it, empty, is left out for this request; None if it is not, or could not."""
     if gpu.model is not None and not any(most_on_empty(gpu.model, name) for name, _ in wants):
         return None
+    if gpu.ineligible is Ineligible.MIG_MODE_DISABLED and all(name == WHOLE for name, _ in wants):
+        return None  # it is advertised whole
     if gpu.ineligible is not None:
         return gpu.ineligible
     needed = {_cut_for(name) for name, _ in wants}

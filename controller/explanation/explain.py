@@ -7,7 +7,7 @@ those count; nodes of the other kind are a hint in the details. Never changes th
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -20,7 +20,7 @@ from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, ke
 from controller.explanation.gangs import about_broken, about_incomplete
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
-from controller.explanation.remedies import also, in_flight, nearest
+from controller.explanation.remedies import WAIT_FOR_RELEASE, also, in_flight, nearest
 from controller.explanation.reserved_gpu import ReservedGpu
 from controller.explanation.shortfalls import no_large_node, too_little_left
 from controller.explanation.whole_gpus import about_whole_gpus
@@ -240,7 +240,11 @@ class _Explainer:
 
     def _about_gpus(self, assignment: Assignment, nodes: Sequence[int], causes: Sequence[Cause]) -> Answer:
         wants = assignment.wants
+        hopeful = {node for node in nodes if self._could_give(node, wants, WAIT_FOR_RELEASE)}
+        lasting = [one for one in causes if one.node in hopeful or one.ineligible not in WAIT_FOR_RELEASE]
         if any(name == WHOLE for name, _ in wants):
+            if len(wants) > 1 and not hopeful:
+                return nearest(lasting)
             return about_whole_gpus(wants, [self._stocks[node] for node in nodes], causes)
         hardest = min((name for name, _ in wants), key=self._board.sizes.index)
         candidates = [
@@ -251,7 +255,7 @@ class _Explainer:
             if device.gpu >= 0 and hardest in device.pool.serves and not device.reserved
         ]
         if not candidates:
-            return nearest(causes)
+            return nearest(lasting)
         found = blocking(candidates, hardest) or _full(len(candidates))
         return found._replace(detail=f"{found.detail} {also(causes)}".strip())
 
@@ -260,11 +264,12 @@ class _Explainer:
         there = Counter(part.resource for gpu in self._stocks[node].gpus for part in gpu.view.partitions)
         return all(there[name] >= amount for name, amount in wants) or self._could_give(node, wants)
 
-    def _could_give(self, node: int, wants: Wants) -> bool:
-        """With GPUs that may be changed: more of them than what others have in use now."""
+    def _could_give(self, node: int, wants: Wants, then: Collection[Ineligible] = ()) -> bool:
+        """With GPUs that may be changed, or may be once this has ended: more of them than what others have in use."""
         names = {name for name, _ in wants}
         devices = self._board.devices[node]
         changeable = {device.gpu for device in devices if device.gpu >= 0 and names & device.pool.serves}
+        changeable |= {number for number, gpu in enumerate(self._stocks[node].gpus) if gpu.ineligible in then}
         return bool(changeable) and could_give(self._stocks[node], wants, changeable)
 
 

@@ -111,7 +111,7 @@ _ROWS = {
     ),
     Ineligible.MIG_MODE_ENABLED: _Row(
         _BLOCKED,
-        "MIG mode is on for {gpus}, and MPS slices need it off.",
+        "MIG mode is on for {gpus}, and MPS slices and whole GPUs need it off.",
         "Ask an administrator to run `nvidia-smi -i {indexes} -mig 0` there, as docs/mig.md says.",
     ),
     Ineligible.FAILED: _Row(_BLOCKED, "{gpus} {have} failed.", "Ask an administrator to check status.gpus of {plans}."),
@@ -143,6 +143,8 @@ _ROWS = {
         _BLOCKED, "{gpus} {are} older than Volta, so MPS cannot limit memory there.", "Request a whole GPU."
     ),
 }
+WAIT_FOR_RELEASE = frozenset(why for why, row in _ROWS.items() if row.remedy == _WAIT_FOR_RELEASE)
+"""Causes that end with the pods that hold something there."""
 _NEARNESS = {ineligible: rank for rank, ineligible in enumerate(_ROWS)}
 _KINDS: Mapping[str, str] = {Partitioning.MIG: "MIG instances", Partitioning.MPS: "MPS slices"}
 

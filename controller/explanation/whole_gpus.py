@@ -1,7 +1,7 @@
 """Why no whole GPU is free: what the GPUs are used for.
 
 Takes the nodes that the scheduler allows, returns one answer with the numbers. A GPU that is partitioned and in use, or
-in use as a whole, comes free by itself; one in MIG mode does not.
+in use as a whole, comes free by itself; one that is pinned, on a paused node, or in MIG mode does not.
 """
 
 from collections import Counter
@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from controller.explanation.causes import Cause
 from controller.explanation.phrases import Answer, listed
-from controller.explanation.remedies import nearest
+from controller.explanation.remedies import WAIT_FOR_RELEASE, nearest
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
-from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
+from controller.model.views import MigDesired, MpsDesired, WholeDesired
+from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock
 from partitioning.resources import WHOLE
 
 _IN_USE = "in use"
@@ -48,18 +49,24 @@ def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock], causes: Sequence
         reason = UnplacedReason.BLOCKED
         remedy = "Ask an administrator to turn MIG mode off on a GPU (docs/mig.md), or to add a GPU node."
     else:
-        reason, remedy, _ = nearest([cause for cause in causes if cause.ineligible is not Ineligible.MIG_MODE_ENABLED])
+        others = (Ineligible.MIG_MODE_ENABLED, *WAIT_FOR_RELEASE)
+        reason, remedy, _ = nearest([cause for cause in causes if cause.ineligible not in others])
     return Answer(reason, f"{free}: {counts}. {remedy}", detail)
 
 
 def _use_of(gpu: GpuStock) -> str:
-    if gpu.ineligible in (Ineligible.HELD_WHOLE, Ineligible.USE_UNKNOWN) or any(
-        part.resource == WHOLE for part in gpu.staying
-    ):
+    why, desired = gpu.ineligible, gpu.view.desired
+    if gpu.view.pinned and not isinstance(desired, WholeDesired):
+        return _CLOSED  # no release makes it whole
+    if why in (Ineligible.HELD_WHOLE, Ineligible.USE_UNKNOWN) or any(part.resource == WHOLE for part in gpu.staying):
         return _IN_USE
-    if gpu.staying and not gpu.view.mig_enabled:
+    uncut = not (gpu.view.mig_enabled or gpu.view.partitions or isinstance(desired, MigDesired | MpsDesired))
+    if why is Ineligible.MIG_MODE_DISABLED or (why is not None and uncut):
+        return _IN_USE  # nothing is planned there, so it is advertised whole, and a pod has it
+    if why not in (None, *WAIT_FOR_RELEASE, Ineligible.CHANGING, Ineligible.MIG_MODE_ENABLED):
+        return _CLOSED
+    if gpu.view.mig_enabled:
+        return _MIG  # no release makes it whole
+    if gpu.staying:
         return _CUT
-    if gpu.cut is Cut.MIG:
-        # No release makes it whole. Without MIG it waits for its MIG mode, is advertised whole, and a pod has it.
-        return _IN_USE if gpu.ineligible is Ineligible.MIG_MODE_DISABLED else _MIG
-    return _TAKEN if gpu.ineligible is None else _CLOSED
+    return _TAKEN if why is None else _CLOSED

@@ -26,11 +26,20 @@ def on_node(devices: Sequence[Device], demand: Demand, rank: Mapping[str, int], 
     if demand.single is not None:
         best = _best_device(devices, demand.single, {}, (), reach=reach)
         return None if best is None else [best]
+    found = _one_by_one(devices, demand, rank, reach=reach)
+    if found is None and reach is Reach.NEW and any(device.ready and device.gpu >= 0 for device in devices):
+        return _one_by_one(devices, demand, rank, reach=reach, keep=False)  # idle partitions may lie in the way
+    return found
+
+
+def _one_by_one(
+    devices: Sequence[Device], demand: Demand, rank: Mapping[str, int], *, reach: Reach, keep: bool = True
+) -> Found | None:
     states: dict[int, int] = {}
     found: Found = []
     for resource, count in sorted(demand.wants, key=lambda want: rank[want[0]]):
         for _ in range(count):
-            best = _best_device(devices, resource, states, found, reach=reach)
+            best = _best_device(devices, resource, states, found, reach=reach, keep=keep)
             if best is None:
                 return None
             states[id(best[0])] = best[1].after
@@ -45,8 +54,9 @@ def _best_device(
     found: Sequence[tuple[Device, Fitting]],
     *,
     reach: Reach,
+    keep: bool = True,
 ) -> tuple[Device, Fitting] | None:
-    """`states` and `found` are what the same pod takes already."""
+    """`states` and `found` are what the same pod takes already. `keep`: of GPUs that may be cut, what is idle first."""
     best: tuple[Device, Fitting] | None = None
     least: tuple[bool, Entry] | None = None
     for device in devices:
@@ -54,7 +64,7 @@ def _best_device(
         if resource not in pool.serves:
             continue
         state = states.get(id(device), device.state) if states else device.state
-        if resource in device.ready:
+        if keep and resource in device.ready:
             taken = sum(one is device and fitting.part.ready for one, fitting in found) if found else 0
             fitting = pool.fit_ready(device, state, resource, taken)
             if fitting is not None:

@@ -117,10 +117,11 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions) -> GpuSt
     if cut is Cut.MPS and not gpu.mig_enabled and not gpu.pinned:
         shares = equal_shares(stock.node, gpu, replicas=options.mps_replicas, ack_units=options.ack_units)
     ineligible = stock.ineligible or _gpu_ineligible(stock, gpu, cut, staying)
-    if shares is not None and ineligible is None:
-        ineligible = Ineligible.SHARED_ALIKE
-    if stock.plan is not None and stock.plan.by_nvidia and ineligible is None:
-        ineligible = Ineligible.BY_NVIDIA
+    if ineligible in (None, Ineligible.HELD_WHOLE, Ineligible.FOREIGN):  # to say: a release alone changes nothing
+        if shares is not None:
+            ineligible = Ineligible.SHARED_ALIKE
+        elif stock.plan is not None and stock.plan.by_nvidia:
+            ineligible = Ineligible.BY_NVIDIA
     model, known = gpu.model, options.geometries
     if model is not None and known is not None and known.entries:
         model = known.restrict(model, mig_layout(gpu.partitions))

@@ -16,7 +16,7 @@ from controller.api.plan_items import desired_of
 from controller.model.demand import is_partition
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PodView
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.gpu_labels import counts_mig_devices
+from crds.v1alpha1.gpu_labels import counts_mig_devices, is_smaller_card
 from crds.v1alpha1.names import (
     LABEL_COMPUTE_MAJOR,
     LABEL_COMPUTE_MINOR,
@@ -29,15 +29,13 @@ from crds.v1alpha1.names import (
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem, PlanSpec
 from partitioning.layouts import Layout, check_layout
-from partitioning.models import GpuModel, model_for_product, model_from_report
+from partitioning.models import model_for_product, model_from_report
 from partitioning.mps import MIB_PER_GIB, check_slices, slice_of_gb
 from partitioning.packing import NoRoom, pack
 from partitioning.resources import ACK_MEMORY, WHOLE, MigRequest, MpsRequest, classify, mig_resource
 
 Raw = Mapping[str, Any]
 Json = dict[str, Any]
-_SAME_MEMORY = 0.9
-"""Of the catalogue's: drivers and ECC take less than a tenth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +56,11 @@ def hardware_of(node: Raw) -> tuple[Gpu, ...] | Unknown:
             reason=f"{LABEL_PRODUCT}={product}: with MIG strategy single its labels count MIG devices, "
             "so how many GPUs it has is not known"
         )
-    if model_for_product(product) is None or _is_another_one(model_for_product(product), labels):
+    model = model_for_product(product)
+    if model is None or is_smaller_card(labels, model.memory_mib):
         return _by_labels_alone(product, labels)
     gpus = gpus_of(node)
     return Unknown(reason=f"{gpus.field}: {gpus.message}") if isinstance(gpus, Problem) else gpus
-
-
-def _is_another_one(model: GpuModel | None, labels: Mapping[str, str]) -> bool:
-    """Cards of one name are sold with other memory, and then have other profiles."""
-    memory = labels.get(LABEL_MEMORY, "")
-    return model is not None and memory.isdecimal() and 0 < int(memory) < _SAME_MEMORY * model.memory_mib
 
 
 def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...] | Unknown:

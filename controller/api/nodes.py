@@ -12,8 +12,9 @@ from controller.model.scheduling import Taint
 from controller.model.views import NodeView
 from crds.v1alpha1 import names
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.gpu_labels import counts_mig_devices
+from crds.v1alpha1.gpu_labels import counts_mig_devices, is_smaller_card
 from crds.v1alpha1.spec import MAX_GPUS, MAX_REPLICAS
+from partitioning.models import model_for_product
 
 
 def read_node(raw: Raw) -> NodeView | Unreadable:
@@ -53,11 +54,18 @@ def _node(raw: Raw) -> NodeView:
         partitioning=enablement(labels).mode,
         mps_replicas=replicas(labels)[0],
         shared_by_gib=_by_ack_alone(labels),
-        product=labels.get(names.LABEL_PRODUCT, ""),
+        product=_product(labels),
         gpu_count=0 if counts_mig_devices(labels) else _gpus(labels.get(names.LABEL_COUNT)),
         operator_record=(metadata.get("annotations") or {}).get(names.ANNOTATION_OPERATOR_LABELS),
         features=tuple(sorted(status.get("declaredFeatures") or ())),
     )
+
+
+def _product(labels: Mapping[str, str]) -> str:
+    """The label; none where a smaller card has the name of a known one, whose profiles it has not."""
+    product = labels.get(names.LABEL_PRODUCT, "")
+    known = model_for_product(product)
+    return "" if known is not None and is_smaller_card(labels, known.memory_mib) else product
 
 
 def _by_ack_alone(labels: Mapping[str, str]) -> bool:

@@ -180,10 +180,11 @@ def test_a_card_of_a_known_name_and_less_memory_is_another_one(
     card["metadata"]["labels"] |= {
         "nvidia.com/gpu.memory": "65247", "nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0",
     }  # fmt: skip
-    wanted = pod("one", requests={"nvidia.com/mig-1g.10gb" if mode == "mig" else "nvidia.com/gpu-60gb": "1"})
+    wanted = pod("one", requests={"nvidia.com/mig-1g.8gb" if mode == "mig" else "nvidia.com/gpu-60gb": "1"})
     found = planned(capsys, dump(tmp_path, card, wanted))
     assert (places(found) == {"one": "n1"}) is served
     assert ([one["name"] for one in found["leftOut"]] == []) is served
+    assert not any("offers" in one["message"] for one in found["unplaced"])  # the profiles of the 80 GB card
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from sandbox.kubelet.settings import Timings
 from tests.builders import objects
 from tests.builders.objects import Json
 from tests.e2e.real_cluster import PLANS
-from tests.e2e.recovery import PODS, await_ready, await_running, gpu_node
+from tests.e2e.recovery import PODS, await_running, conditions, gpu_node
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.runbooks.stage import QUICK_CONTROLLER, QuickNode
@@ -70,7 +70,15 @@ class Stage:
     def pin(self, gpus: str) -> None:
         """What `spec.gpus` of the plan has; none with `null`."""
         self.patch(f'{{"spec":{{"gpus":{gpus}}}}}')
-        await_ready(self.cluster, "one")
+        self.settle()
+
+    def settle(self) -> None:
+        def settled() -> bool:
+            plan = apply.get(self.cluster.api, f"{PLANS}/one")
+            found = conditions(plan).get("Ready", {})
+            return (found.get("status"), found.get("observedGeneration")) == ("True", plan["metadata"]["generation"])
+
+        eventually(settled, "the agent has done what the plan has", SECONDS)
 
     def patch(self, change: str) -> None:
         self.kubectl(f"patch gpp one --type merge -p {change}")
@@ -96,14 +104,14 @@ class Stage:
             entries = (self.cluster.decisions() or {}).get("pods", ())
             found = [one["message"] for one in entries if (one["name"], one["reason"]) == ("a", reason)]
         else:
-            query = {"fieldSelector": f"involvedObject.name=a,reason={reason}"}
-            events = apply.get(self.cluster.api, "/api/v1/namespaces/default/events", query=query)["items"]
-            found = [one["message"] for one in events if one["involvedObject"]["uid"] == self.uid]
+            found = [message for named, message in self.events() if named == reason]
         return str(found[0]) if found else ""
 
-    @property
-    def uid(self) -> str:
-        return str(apply.get(self.cluster.api, f"{PODS}/a")["metadata"]["uid"])
+    def events(self) -> list[tuple[str, str]]:
+        """Reasons and messages of the Events about pod `a`, of the present one of that name."""
+        uid = apply.get(self.cluster.api, f"{PODS}/a")["metadata"]["uid"]
+        events = apply.get(self.cluster.api, "/api/v1/namespaces/default/events")["items"]
+        return [(one["reason"], one["message"]) for one in events if one["involvedObject"].get("uid") == uid]
 
     def clear(self) -> None:
         """No pods, no instances, node one as at first."""
@@ -120,8 +128,8 @@ def stage(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
     try:
         cluster.start([gpu_node("one", 1)])
         eventually(lambda: len(cluster.plans()) == 1, "a plan for the node", SECONDS)
-        await_ready(cluster, "one")
         found = Stage(cluster)
+        found.settle()
         found.kubectl("create priorityclass first --value=10")
         yield found
     finally:
@@ -139,6 +147,7 @@ class Row:
 
     before: Callable[[Stage], object] = lambda _: None
     waits: Json
+    then: Callable[[Stage], object] = lambda _: None
     remedy: str
     done: Callable[[Stage], object]
 
@@ -161,7 +170,13 @@ def _mig_off(stage: Stage) -> None:
 
 
 def _first(stage: Stage) -> None:
+    stage.patch('{"spec":{"paused":true}}')
     stage.create(pod("first", LARGE, priorityClassName="first"))
+
+
+def _both_at_once(stage: Stage) -> None:
+    eventually(lambda: stage.read(UnplacedReason.BLOCKED), "both wait for the paused plan", SECONDS)
+    stage.patch('{"spec":{"paused":null}}')
 
 
 def _add_node(stage: Stage) -> None:
@@ -256,6 +271,7 @@ ROWS = {
     UnplacedReason.NO_CAPACITY: Row(  # the last: it leaves a second node
         before=_first,
         waits=pod(resource=LARGE),
+        then=_both_at_once,
         remedy="Wait, or add a GPU node.",
         done=_add_node,
     ),
@@ -271,14 +287,14 @@ def test_the_remedy_of_the_message_makes_the_pod_run(stage: Stage, reason: Unpla
     row = ROWS[reason]
     row.before(stage)
     stage.create(row.waits)
-    read: list[str] = []
-    eventually(
-        lambda: read.append(found) if (found := stage.read(reason)) else read,
+    row.then(stage)
+    told = eventually(
+        lambda: stage.read(reason),
         f"pod a gets {reason}",
         SECONDS,
-        seen=lambda: (stage.cluster.decisions(), stage.cluster.pods()[-1]["status"]),
+        seen=lambda: (stage.cluster.decisions(), stage.events()),
     )
-    assert row.remedy in read[0]
+    assert row.remedy in told
     row.done(stage)
     stage.running("a")
     stage.clear()

@@ -111,6 +111,8 @@ class Pool(ABC):
 
     full = 0
     """The state of a device that holds nothing more."""
+    placed = False
+    """Where a partition lies on its device matters."""
 
     def __init__(self, serves: Iterable[str], reach: Reach = Reach.CHANGED) -> None:
         """`reach`: how far one must reach at least to take from this pool."""
@@ -125,6 +127,10 @@ class Pool(ABC):
     @abstractmethod
     def fit(self, state: int, resource: str) -> Fitting | None:
         """The best way to take one more partition of a served resource; None if there is none."""
+
+    @abstractmethod
+    def most(self, state: int, resource: str) -> int:
+        """No more than so many partitions of a served resource can be taken."""
 
     @abstractmethod
     def restored(self, device: Device) -> int:

@@ -31,6 +31,9 @@ class StockPool(Pool):
             return None
         return Fitting(loss=0, regret=0, after=state - 1, part=Part(None, ready=True))
 
+    def most(self, state: int, resource: str) -> int:
+        return state if resource in self.serves else 0
+
     def restored(self, device: Device) -> int:
         return device.base - len(device.parts)
 
@@ -41,6 +44,8 @@ class StockPool(Pool):
 
 class MigPool(Pool):
     """MIG GPUs of one model. `demanded` are the profiles still to be placed: only they give free space a value."""
+
+    placed = True
 
     def __init__(self, model: GpuModel, profiles: Mapping[str, str]) -> None:
         """`profiles`: profile per requested resource name."""
@@ -54,6 +59,7 @@ class MigPool(Pool):
         self._fittings: dict[tuple[int, str, int], Fitting | None] = {}
         """By state, resource and what an idle instance takes; 0 for a new one."""
         self._fittings_of = {self._demanded: self._fittings}
+        self._most: dict[tuple[int, str], int] = {}
 
     def demand(self, resources: Iterable[str]) -> None:
         demanded = frozenset(self.profiles[name] for name in resources if name in self.profiles)
@@ -79,6 +85,13 @@ class MigPool(Pool):
                     self._fittings[key] = self._fitting(state, Part(what, ready=True), state | what.taken)
                 return self._fittings[key]
         return None
+
+    def most(self, state: int, resource: str) -> int:
+        found = self._most.get((state, resource))
+        if found is None:
+            at = self.table.profiles.index(self.profiles[resource])
+            found = self._most[state, resource] = max(vector[at] for vector in self.table.pareto(state))
+        return found
 
     def _fitting(self, state: int, part: Part, after: int) -> Fitting:
         loss = self.potential(state) - self.potential(after)
@@ -156,6 +169,11 @@ class MpsPool(Pool):
         after = state - (size_mib << _CLIENT_BITS) - 1
         loss = self.potential(state) - self.potential(after)
         return Fitting(loss=loss, regret=left_mib, after=after, part=Part(Share(resource, size_mib)))
+
+    def most(self, state: int, resource: str) -> int:
+        if resource == WHOLE:
+            return int(self.uncut(state))
+        return min(self.clients(state), self.free_mib(state) // self.sizes_mib[resource])
 
     def restored(self, device: Device) -> int:
         shares = [part.what for part in device.parts if isinstance(part.what, Share)]

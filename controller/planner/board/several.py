@@ -26,10 +26,20 @@ def on_node(devices: Sequence[Device], demand: Demand, rank: Mapping[str, int], 
     if demand.single is not None:
         best = _best_device(devices, demand.single, {}, (), reach=reach)
         return None if best is None else [best]
+    if not all(_are_enough(devices, *want) for want in demand.wants):
+        return None
     found = _one_by_one(devices, demand, rank, reach=reach)
-    if found is None and reach is Reach.NEW and any(device.ready and device.gpu >= 0 for device in devices):
+    if found is None and reach is Reach.NEW and any(device.ready and device.pool.placed for device in devices):
         return _one_by_one(devices, demand, rank, reach=reach, keep=False)  # idle partitions may lie in the way
     return found
+
+
+def _are_enough(devices: Sequence[Device], resource: str, count: int) -> bool:
+    """Whether there could be as many, if nothing else were requested: quick, since pods may request hundreds."""
+    for device in devices:
+        if count > 0 and resource in device.pool.serves:
+            count -= device.pool.most(device.state, resource)
+    return count <= 0
 
 
 def _one_by_one(

@@ -180,7 +180,7 @@ def _both_at_once(stage: Stage) -> None:
 
 
 def _add_node(stage: Stage) -> None:
-    stage.create(gpu_node("two", 1))
+    stage.cluster.create(gpu_node("two", 1))
 
 
 def _change(stage: Stage) -> None:
@@ -288,13 +288,13 @@ def test_the_remedy_of_the_message_makes_the_pod_run(stage: Stage, reason: Unpla
     row.before(stage)
     stage.create(row.waits)
     row.then(stage)
-    told = eventually(
+    reported = eventually(
         lambda: stage.read(reason),
         f"pod a gets {reason}",
         SECONDS,
         seen=lambda: (stage.cluster.decisions(), stage.events()),
     )
-    assert row.remedy in told
+    assert row.remedy in reported
     row.done(stage)
     stage.running("a")
     stage.clear()

@@ -131,7 +131,7 @@ _NAMED = re.compile(r"GPUs? ([\d, and]+) on node ([\w-]+)")
 
 
 def after_remedy(snapshot: Snapshot, pod: PodView, missed: Unplaced) -> Snapshot | None:
-    """What the message asks for, done; None where it asks for another request or another node."""
+    """What the message says, done; None where another request or another node is the remedy."""
     if "Change the pod's node selector" in missed.message:
         pending = (replace(one, node_selector=()) if one == pod else one for one in snapshot.pending)
         return replace(snapshot, pending=tuple(pending))

@@ -1,7 +1,7 @@
 """What a reason promises is true, on random clusters that people have limited in many ways.
 
 A pod that is to wait could run if all others ended. One that never fits could not run even where nothing limits any
-node. Whoever does what each sentence asks for ends with a pod that runs, and is never told "never" on the way.
+node. The pod of a person who does what each sentence says runs in the end, and no later sentence says "never".
 """
 
 import random
@@ -34,15 +34,15 @@ def missed_of(snapshot: Snapshot, pod: PodView) -> Unplaced | None:
 
 def untruth(snapshot: Snapshot, pod: PodView, missed: Unplaced) -> str:
     """What of the message is not true; '' where all is."""
-    told = [missed]
+    reported = [missed]
     for _ in range(STEPS):
         if missed.reason in WAIT:
             still = missed_of(emptied(snapshot, replace(pod, gang="", gang_size=0)), pod)
-            return "" if still is None else f"{told}: alone, {still}"
+            return "" if still is None else f"{reported}: alone, {still}"
         if missed.reason is UnplacedReason.NEVER_FITS:
-            if len(told) > 1:
-                return f"{told}: led to never"
-            return f"{told}: fits" if missed_of(lifted(snapshot, pod), pod) is None else ""
+            if len(reported) > 1:
+                return f"{reported}: led to never"
+            return f"{reported}: fits" if missed_of(lifted(snapshot, pod), pod) is None else ""
         changed = after_remedy(snapshot, pod, missed)
         if changed is None:
             return ""
@@ -52,8 +52,8 @@ def untruth(snapshot: Snapshot, pod: PodView, missed: Unplaced) -> str:
         if found is None:
             return ""
         missed = found
-        told.append(missed)
-    return f"{told}: no end"
+        reported.append(missed)
+    return f"{reported}: no end"
 
 
 @settings(max_examples=examples(200))

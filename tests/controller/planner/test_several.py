@@ -43,7 +43,7 @@ def test_no_more_can_be_taken_than_the_pool_says(kind: str, rng: random.Random) 
 
 
 def test_an_idle_instance_in_the_way_is_destroyed() -> None:
-    """Beside the 3g where it is both 2g have no place."""
+    """Alongside the 3g where it is both 2g have no place."""
     wanted = pod("a", ("2g.10gb", 2), "3g.20gb")
     before = cluster(server("n1", mig(idle=[("3g.20gb", 0)])), pending=[wanted])
     result = plan(before)

@@ -68,6 +68,7 @@ class Known:
         self._leases = AgentLeases()
         self._bind_failures = BindFailures(bind_seconds=deadlines.bind_seconds)
         self._turns = ReservationTurns()
+        self._unexamined: tuple[str, ...] = ()
         self._unreadable = UnreadableObjects()
         self._nodes: dict[str, NodeView] = {}
         self._node_gone_at: dict[str, float] = {}
@@ -96,6 +97,7 @@ class Known:
             judged = [(pod, self._pods.judged[pod.key]) for pod in pending]
             aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
             resting, begun = self._turns.resting(self._clock()), self._turns.begun
+            unexamined = self._unexamined
         return Snapshot(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
             pods=tuple(sorted(pods, key=POD_ORDER)),
@@ -105,6 +107,7 @@ class Known:
             aged=aged,
             resting=resting,
             begun=begun,
+            unexamined=unexamined,
             bind_failures=bind_failures,
             finished_gangs=finished_gangs,
             context=self._informers.context(),

@@ -185,6 +185,11 @@ class State(Known):
         with self._lock:
             self._turns.note(reserved, {pod.uid for pod in self._pods.pending.values()}, self._clock())
 
+    def note_unexamined(self, uids: tuple[str, ...]) -> None:
+        """Pods for which the pass that has just ended had no work left."""
+        with self._lock:
+            self._unexamined = uids
+
     def withdraw_reservations(self, uids: Collection[str]) -> None:
         """Drop the reservations of these pods: the plans that they rest on were not written."""
         with self._lock:

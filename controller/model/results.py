@@ -155,4 +155,6 @@ class PlanningResult:
     cut_short: CutShort | None = None
     bound: int = 0
     reserved: ReservedFor | None = None
+    unexamined: tuple[str, ...] = ()
+    """Uids of pods for which no work was left: they have their turn in this order, and first, in the next pass."""
     counts: Counts = field(default_factory=Counts)

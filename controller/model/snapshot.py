@@ -44,6 +44,8 @@ class Snapshot:
     """Those of them for which a GPU was reserved in vain: for now it is the turn of others."""
     begun: ReservedFor | None = None
     """The reservation of a GPU that a holder has left since it was made: the pod keeps this GPU."""
+    unexamined: tuple[str, ...] = ()
+    """Uids of pods for which the pass before had no work left, longest first: they have their turn before others."""
     scheduler_names: frozenset[str] = DEFAULT_SCHEDULERS
     """Schedulers whose pods are served."""
     judged: InitVar[DemandSet | None] = None

@@ -59,8 +59,12 @@ class NodeGroups:
         context: SchedulingContext = NO_CONTEXT,
         *,
         effort: Effort | None = None,
+        first: Sequence[str] = (),
     ) -> None:
-        """`relabelled`: names of nodes whose device plugin changes their labels when they begin to share GPUs."""
+        """`relabelled`: names of nodes whose device plugin changes their labels when they begin to share GPUs.
+
+        `first`: uids of pods whose kinds are examined before all others.
+        """
         self._profiles, self._relabelled = profiles, relabelled
         self._effort = effort or Effort()
         self._volumes: dict[str, VolumeState] = {}
@@ -95,7 +99,7 @@ class NodeGroups:
         self._known: dict[int, list[Misfit | None]] = {}
         """By kind, what each of the unlike nodes answers: thousands of nodes are alike."""
         self._able: list[list[int]] = [[] for _ in unlike]
-        self._unexamined = self._examine()
+        self._unexamined = self._examine(list(dict.fromkeys(self._kinds[uid] for uid in first if uid in self._kinds)))
         self._facts_of = facts_of
         self.keep(range(len(samples)))
 
@@ -120,7 +124,7 @@ class NodeGroups:
         """Whether nothing keeps the pod off the node, by its position, whatever else runs there."""
         return self.kind_of(pod) in self._able[self._facts_of[node]]
 
-    def _examine(self) -> frozenset[int]:
+    def _examine(self, first: Sequence[int]) -> frozenset[int]:
         """Hold each kind against unlike nodes; returns those for which there was no work left."""
         simple: Counter[str] = Counter()
         others: list[int] = []
@@ -131,6 +135,8 @@ class NodeGroups:
             else:
                 self._examined(kind, always=True)
         self._effort.begin(Counter(self._samples[kind].namespace for kind in others), half=True)
+        turns = {kind: number for number, kind in enumerate(first)}
+        others.sort(key=lambda kind: (-self._samples[kind].priority, turns.get(kind, len(turns))))
         later = [kind for kind in others if not self._examined(kind)]
         left = frozenset([kind for kind in later if not self._examined(kind)])
         if left:

@@ -61,6 +61,10 @@ class ConstrainedPlacement:
         self._effort = effort or Effort()
         self._cut = False
         """The last search ended before all of its nodes were tried."""
+        self.first = {uid: number for number, uid in enumerate(snapshot.unexamined)}
+        """Pods that have their turn before others of their level, by uid."""
+        self.unexamined: set[str] = set()
+        """Uids of pods for which no work was left; some may have found a place since."""
         self._synced: dict[str, int] = {}
         self._rooms = Rooms(board)
         self._refused: dict[Hashable, tuple[Hashable, set[int]]] = {}
@@ -68,16 +72,17 @@ class ConstrainedPlacement:
         self._at = -1
         """`moves` of the board that the cluster has followed."""
         self._effort.begin(Counter(one.pod.namespace for one in assignments), half=True)
-        later = [one for one in assignments if not self._examined(one)]
-        for one in later:
+        in_turn = sorted(assignments, key=self._turn)
+        for one in [one for one in in_turn if not self._examined(one)]:
             self._examined(one)
-        self.begin()
+        self.begin(half=True)
         board.filters = self
 
-    def begin(self) -> None:
-        """All pods wait for their turn."""
+    def begin(self, *, half: bool = False) -> None:
+        """All pods wait for their turn. `half`: what is found out first leaves as much to place them with."""
+        self.unexamined.clear()
         waiting = (one for one in self._assignments if one.constrained and one.groups)
-        self._effort.begin(Counter(one.pod.namespace for one in waiting))
+        self._effort.begin(Counter(one.pod.namespace for one in waiting), half=half)
 
     def _examined(self, assignment: Assignment) -> bool:
         """Find out whether its place depends on others; while it is not known, it does if the pod itself says so."""
@@ -100,9 +105,10 @@ class ConstrainedPlacement:
         return (assignment.shape, self._kind(assignment) if assignment.constrained else None)
 
     def attach(self, board: Board) -> None:
-        """The same pods on another board."""
+        """The same pods, of which none is placed, on a board."""
         self._board, self._rooms, self._at = board, Rooms(board), -1
         board.filters = self
+        self.begin()
 
     def may_accept(self, assignment: Assignment, node: int, labels: Mapping[Pair, int]) -> bool:
         """False: the filters refuse the node whichever pods come. `labels` are those of pods that may come."""
@@ -124,17 +130,24 @@ class ConstrainedPlacement:
         return any(self._search(assignment, step, within) for step in _steps(reach))
 
     def place(self, assignments: Iterable[Assignment], reach: Reach = Reach.NEW) -> None:
-        """Place as many as possible, in this order; pods about which something is unknown last."""
+        """Place as many as possible, in this order; pods about which something is unknown last.
+
+        Within each level those come first for which no work was left in the pass before.
+        """
         self._catch_up()
         self._rooms = Rooms(self._board)  # what places lose depends on what is still to be placed
         failed: set[Hashable] = set()
-        later = [
-            one
-            for one in sorted(assignments, key=lambda one: bool(self._unknown(one)))
-            if not self._had_its_turn(one, reach, failed)
-        ]
-        for one in later:
-            self._had_its_turn(one, reach, failed)
+        later, unknown = list[Assignment](), list[Assignment]()
+        for one in sorted(assignments, key=self._turn) if self.first else assignments:
+            if one.pod.uid not in self.first and self._unknown(one):
+                unknown.append(one)
+            elif not self._had_its_turn(one, reach, failed):
+                later.append(one)
+        later += [one for one in unknown if not self._had_its_turn(one, reach, failed)]
+        self.unexamined.update(one.pod.uid for one in later if not self._had_its_turn(one, reach, failed))
+
+    def _turn(self, one: Assignment) -> tuple[int, int]:
+        return (-one.pod.priority, self.first.get(one.pod.uid, len(self.first)))
 
     def _had_its_turn(self, assignment: Assignment, reach: Reach, failed: set[Hashable]) -> bool:
         """False where the search was cut short: it may go on once the pods of other namespaces have had theirs."""

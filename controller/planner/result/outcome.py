@@ -34,6 +34,7 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
         bound=finished.bound,
         remarks=tuple(finished.remarks),
         reserved=_reserved(finished),
+        unexamined=_unexamined(finished),
         counts=Counts(
             demands=len(assignments),
             placed_existing=supplies[Supply.EXISTING],
@@ -57,6 +58,14 @@ def _reserved(finished: Finished) -> ReservedFor | None:
     gpu = stock.gpus[device.gpu]
     holders = sorted(f"{part.resource} at {part.start} {part.id}: {part.pod}" for part in gpu.staying)
     return ReservedFor(uid=assignment.pod.uid, node=stock.name, gpu=gpu.view.index, holders=tuple(holders))
+
+
+def _unexamined(finished: Finished) -> tuple[str, ...]:
+    """Those that had no turn in the pass before either come first."""
+    before, cut, groups = finished.constrained.first, finished.constrained.unexamined, finished.groups
+    waiting = [one.pod for one in finished.tried if not one.placed]
+    uids = [pod.uid for pod in waiting if pod.uid in cut or groups.unexamined(pod)]
+    return tuple(sorted(uids, key=lambda uid: before.get(uid, len(before))))
 
 
 def _requested(demands: DemandSet) -> tuple[tuple[str, int], ...]:

@@ -78,7 +78,8 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> GpuReservation |
     upper = [one for level in levels[:-1] for one in level if one.tried]
     if upper and upper_bound(board, upper, rules.remarks) == len(upper):
         _place(board, levels, rules, rules.most)
-        if all(one.placed for one in upper) or rules.hurries():
+        no_work_left = rules.constrained.unexamined  # nor for another try
+        if all(one.placed or one.pod.uid in no_work_left for one in upper) or rules.hurries():
             return _reserve(board, levels[-1:], rules)
         board.clear(chain.from_iterable(levels))
         rules.gangs.found.clear()

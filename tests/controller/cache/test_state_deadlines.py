@@ -210,6 +210,13 @@ def test_time_behind_a_gate_is_no_age() -> None:
     assert bench.state.snapshot().aged
 
 
+def test_the_next_pass_knows_for_which_pods_the_last_one_had_no_work_left() -> None:
+    bench = StateBench()
+    assert bench.state.snapshot().unexamined == ()
+    bench.state.note_unexamined(("uid-b", "uid-a"))
+    assert bench.state.snapshot().unexamined == ("uid-b", "uid-a")
+
+
 def test_the_pod_whose_reservation_was_given_up_rests() -> None:
     bench = StateBench()
     bench.pod(pod("a"))

@@ -100,13 +100,46 @@ def test_the_same_snapshot_has_the_same_plan_where_work_is_used_up(small: None) 
     assert plan(crowded(pending)) == plan(crowded(pending))
 
 
-def choosy(number: int, namespace: str = "bad", terms: int = 400) -> PodView:
+@pytest.mark.parametrize("kind", ["hostile", "choosy"])
+def test_pods_for_which_no_work_was_left_are_tried_first_in_the_next_pass(small: None, kind: str) -> None:
+    """However many they are, each has its turn within a few passes, though none of the others leaves."""
+    one = hostile if kind == "hostile" else choosy
+    snapshot = crowded([one(number) for number in range(60)])
+    never_tried = {pod.uid for pod in snapshot.pending}
+    passes = 0
+    while never_tried and passes < 12:
+        result = plan(snapshot)
+        assert result == plan(snapshot)
+        assert {missed.uid for missed in result.unplaced}.issuperset(result.unexamined)
+        never_tried.intersection_update(result.unexamined)
+        snapshot = replace(snapshot, unexamined=result.unexamined)
+        passes += 1
+
+    assert not never_tried
+    assert passes > 1
+
+
+@pytest.mark.parametrize("kind", ["hostile", "choosy"])
+def test_a_pod_that_had_no_turn_costs_none_of_a_higher_level_its_turn(small: None, kind: str) -> None:
+    one = hostile if kind == "hostile" else choosy
+    high = [one(number, priority=9) for number in range(60)]
+    low = [one(number) for number in range(60, 80)]
+    snapshot = crowded([*high, *low])
+    before = {one.uid for one in plan(snapshot).placed}
+    assert 0 < len(before) < len(high)
+    after = {one.uid for one in plan(replace(snapshot, unexamined=tuple(one.uid for one in low))).placed}
+
+    assert before & {one.uid for one in high} <= after
+
+
+def choosy(number: int, namespace: str = "bad", priority: int = 0, *, terms: int = 400) -> PodView:
     """Unlike every other one by its node affinity, of which every term is tried on each node."""
     absent = [
         NodeSelectorTerm(labels=(Requirement(key=f"no-{number}-{one}", operator="Exists"),)) for one in range(terms)
     ]
     here = NodeSelectorTerm(labels=(Requirement(key=HOST, operator="Exists"),))
-    return replaced(pod(f"{namespace}-{number:04}", "1g.5gb", namespace=namespace), node_affinity=(*absent, here))
+    one = pod(f"{namespace}-{number:04}", "1g.5gb", namespace=namespace, priority=priority)
+    return replaced(one, node_affinity=(*absent, here))
 
 
 def test_node_affinity_is_paid_for_and_takes_nothing_of_other_namespaces(small: None) -> None:

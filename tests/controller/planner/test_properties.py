@@ -14,6 +14,7 @@ from controller.model.results import PlanningResult, Supply
 from controller.model.snapshot import Snapshot
 from controller.planning import plan
 from tests.controller.planner.checker import check
+from tests.controller.planner.every_kind import cluster, faults
 from tests.controller.planner.world import applied, bound
 from tests.drawn import examples
 
@@ -82,6 +83,11 @@ def test_a_satisfied_cluster_is_left_alone(snapshot: Snapshot) -> None:
         check(satisfied, plan(satisfied))
     else:
         assert plan(satisfied).node_changes == ()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_clusters_of_every_kind_keep_every_rule(seed: int) -> None:
+    assert not list(faults(cluster(seed)))
 
 
 @pytest.mark.parametrize("mix", sorted(MIXES))

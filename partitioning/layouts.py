@@ -99,7 +99,7 @@ def check_layout(model: GpuModel, layout: Layout) -> str | None:
         problem = _impossible_alone(model, instance)
         if problem is not None:
             return problem
-    return check_together(model, layout)
+    return check_together(model, layout) or check_limits(model, layout)
 
 
 def check_together(model: GpuModel, layout: Layout) -> str | None:
@@ -109,6 +109,15 @@ def check_together(model: GpuModel, layout: Layout) -> str | None:
             return f"{one} and {other} overlap: each memory slice belongs to one instance"
         if model.excludes(*_model_names(model, one, other)):
             return f"{one} and {other} exclude each other: a {model.key} has one set of media engines"
+    return None
+
+
+def check_limits(model: GpuModel, layout: Layout) -> str | None:
+    """Only whether the driver makes so many of each profile."""
+    for spec in model.profiles:
+        count = sum(model.profile(instance.profile) is spec for instance in layout)
+        if count > spec.max_instances:
+            return f"{count} x {spec.name}: the driver of this {model.key} makes at most {spec.max_instances}"
     return None
 
 

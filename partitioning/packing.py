@@ -15,7 +15,7 @@ from partitioning.arrangements import Arrangement, arrangements
 from partitioning.geometries import Vector
 from partitioning.layouts import EMPTY, Instance, Layout, check_together
 from partitioning.models import GpuModel
-from partitioning.placements import Placement, occupancy, placement_of
+from partitioning.placements import Placement, limits_of, occupancy, placement_of
 from partitioning.states import Room, StateTable, state_table
 
 Counts: TypeAlias = tuple[tuple[str, int], ...]
@@ -93,7 +93,7 @@ def _best(model: GpuModel, mask: int, counts: Counts, prefer: tuple[Instance, ..
     idle = _compatible(model, mask, prefer)
     best: _Scored | None = None
     for places in arrangements(mask, [(table.placements(name), count) for name, count in counts]):
-        if places and not table.allows(_with(mask, places)):
+        if places and not table.allows(_with(mask, places), mask):
             continue
         scored = _scored(table, mask, places, idle)
         if best is None or scored.is_better_than(best):
@@ -119,7 +119,7 @@ def _scored(table: StateTable, mask: int, places: Arrangement, idle: Mapping[Ins
     spare = []
     for instance, place in idle.items():
         stays = instance not in placed and not with_spare & place.blockers
-        if stays and (not places or table.allows(with_spare | place.taken)):
+        if stays and (not places or table.allows(with_spare | place.taken, with_spare)):
             spare.append(instance)
             with_spare |= place.taken
     reused = sum(place.instance in existing for place in places)
@@ -164,10 +164,12 @@ def _no_room(model: GpuModel, pinned: Layout, counts: Counts) -> NoRoom:
         if limit > count
     )
     condition = f"together with what must stay ({pinned})" if len(pinned) else "even when it is empty"
-    within_geometries = "" if model.geometries is None else " (or not allowed: its geometries are restricted)"
+    restricted = "" if model.geometries is None else " (or not allowed: its geometries are restricted)"
+    most = [f"{count} x {name}" for name, count in limits_of(model).items() if requested.get(name, 0) > count]
+    restricted += f" (its driver makes at most {', '.join(most)})" if most else ""
     return NoRoom(
         reason=f"{_spelled(counts)} do not fit on one {model.key} {condition}: "
-        f"{_spelled(missing)} too many{within_geometries}",
+        f"{_spelled(missing)} too many{restricted}",
         missing=missing,
     )
 

@@ -3,8 +3,9 @@
 Takes a model, returns its placements as bit masks, so that "does it fit" is one `and`. The low `slots` bits of a mask
 are memory slices. The bits above show which media profiles are present (`+me` once; `+me.all` only alongside `-me`): a
 mask made from memory slices alone is right only where no such profile is pinned, so take masks from `occupancy`. For a
-model whose geometries are restricted there is one more bit per placement, so that a mask shows what is counted. Never
-decides which placement to take; see `packing`.
+model whose geometries are restricted, or whose driver makes fewer instances of a profile than there is room for, there
+is one more bit per placement, so that a mask shows what is counted. Never decides which placement to take; see
+`packing`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from partitioning.layouts import Instance
-from partitioning.models import GpuModel
+from partitioning.models import GpuModel, ProfileSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -40,11 +41,32 @@ def placements_of(model: GpuModel) -> Mapping[str, tuple[Placement, ...]]:
         placements = []
         for instance in instances:
             taken = instance.mask | presence.get(spec.name, 0)
-            if model.geometries is not None:
+            if model.geometries is not None or limits_of(model):
                 taken, free_bit = taken | free_bit, free_bit << 1
             placements.append(Placement(instance=instance, taken=taken, blockers=instance.mask | rivals))
         table[spec.name] = tuple(placements)
     return MappingProxyType(table)
+
+
+@lru_cache(maxsize=256)
+def limits_of(model: GpuModel) -> Mapping[str, int]:
+    """How many instances the driver makes at most, of each profile for which the places alone would allow more."""
+    return MappingProxyType(
+        {
+            spec.name: spec.max_instances
+            for spec in model.profiles
+            if spec.max_instances < _apart(spec) and not model.excludes(spec.name, spec.name)
+        }
+    )
+
+
+def _apart(spec: ProfileSpec) -> int:
+    """How many instances find a place of their own on an empty GPU."""
+    count = end = 0
+    for start in sorted(spec.starts):
+        if start >= end:
+            count, end = count + 1, start + spec.size
+    return count
 
 
 @lru_cache(maxsize=256)

@@ -3,8 +3,9 @@
 Takes a mask (`mask_of` a layout that must stay), returns the geometries that can be added to it, what the free space is
 worth, and the cheapest place for one more instance. Everything is computed once per mask and then looked up: 8,000 GPUs
 have some hundred masks. Values are in compute slices, not memory slices: the last memory slice of an A100 serves few
-profiles, and a planner that counts it like the others loses pods by it. Where a model's geometries are restricted,
-nothing that goes beyond them counts as fitting. Never decides what to keep or destroy; see `packing`.
+profiles, and a planner that counts it like the others loses pods by it. Where a model's geometries are restricted, or
+its driver makes fewer instances than there is room for, nothing that goes beyond that counts as fitting. Never decides
+what to keep or destroy; see `packing`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from functools import lru_cache
 from partitioning.geometries import Geometries, Vector
 from partitioning.layouts import Instance
 from partitioning.models import GpuModel
-from partitioning.placements import Placement, occupancy, placements_of, rule_bits
+from partitioning.placements import Placement, limits_of, occupancy, placements_of, rule_bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -72,6 +73,7 @@ class StateTable:
         self._rules = (1 << rule_bits(model)) - 1
         self._geometries = Geometries(model.slots, [self._by_rules_alone(name) for name in self.profiles])
         self._allowed = None if model.geometries is None else tuple(dict(counts) for counts in model.geometries)
+        self._limits = limits_of(model)
         self._counted = {
             name: sum(place.taken & ~self._rules for place in places) for name, places in every_placement.items()
         }
@@ -97,12 +99,19 @@ class StateTable:
     def fitting(self, mask: int, profile: str) -> tuple[Placement, ...]:
         """The placements of a profile that are open in this mask, by start."""
         open_places = (place for place in self.placements(profile) if not mask & place.blockers)
-        if self._allowed is None:
+        if self._unlimited:
             return tuple(open_places)
-        return tuple(place for place in open_places if self.allows(mask | place.taken))
+        return tuple(place for place in open_places if self.allows(mask | place.taken, mask))
 
-    def allows(self, mask: int) -> bool:
-        """Whether a layout of this mask is within the model's geometries; True where they are not restricted."""
+    @property
+    def _unlimited(self) -> bool:
+        """Room is all that an instance needs."""
+        return self._allowed is None and not self._limits
+
+    def allows(self, mask: int, before: int) -> bool:
+        """Whether a layout of this mask, made of the one before, is within what geometries and driver allow."""
+        if self._limits and not self._within_limits(self._counts(mask), self._counts(before)):
+            return False
         if self._allowed is None:
             return True
         found = self._allows.get(mask)
@@ -113,23 +122,33 @@ class StateTable:
     def _counts(self, mask: int) -> dict[str, int]:
         return {name: (mask & bits).bit_count() for name, bits in self._counted.items() if mask & bits}
 
+    def _within_limits(self, counts: Mapping[str, int], before: Mapping[str, int]) -> bool:
+        """A pinned layout may hold more than this driver makes: then only nothing of that profile is added."""
+        return all(
+            counts.get(name, 0) <= most or counts.get(name, 0) <= before.get(name, 0)
+            for name, most in self._limits.items()
+        )
+
     def _within(self, counts: Mapping[str, int]) -> bool:
         """Part of one of the allowed geometries."""
         return any(all(count <= most.get(name, 0) for name, count in counts.items()) for most in self._allowed or ())
 
     def _addable(self, mask: int, vectors: tuple[Vector, ...]) -> tuple[Vector, ...]:
         """Those that keep within the allowed geometries; the empty one always does."""
-        if self._allowed is None:
+        if self._unlimited:
             return vectors
         here = self._counts(mask)
         return tuple(
             vector
             for vector in vectors
-            if not any(vector) or self._within(_sum(here, zip(self.profiles, vector, strict=True)))
+            if not any(vector) or self._may_become(_sum(here, zip(self.profiles, vector, strict=True)), here)
         )
 
+    def _may_become(self, counts: Mapping[str, int], here: Mapping[str, int]) -> bool:
+        return self._within_limits(counts, here) and (self._allowed is None or self._within(counts))
+
     def _largest(self, mask: int) -> tuple[Vector, ...]:
-        if self._allowed is None:
+        if self._unlimited:
             return self._geometries.pareto(mask)
         vectors = self.vectors(mask)
         return tuple(vector for vector in vectors if not any(_dominates(other, vector) for other in vectors))

@@ -23,6 +23,7 @@ from crds.v1alpha1.spec import GpuItem, PlanSpec
 from crds.v1alpha1.status import ConditionStatus, GpuStatus, ModelReport, PartitionStatus, PlanStatus, ProfileReport
 from partitioning.models import GpuModel, ProfileSpec, model_for_name, model_for_product, model_from_report
 from partitioning.nvidia_plugin import NodeConfig
+from partitioning.profiles import never_together
 from partitioning.resources import profile_of_resource
 from partitioning.states import enumerable
 
@@ -286,9 +287,16 @@ def _profile(position: int, report: ProfileReport, catalogued: GpuModel | None) 
         size=report.size,
         memory_mib=report.memory_mib,
         sm_count=twin.sm_count if twin else None,
-        max_instances=twin.max_instances if twin else len(report.starts),
+        max_instances=report.max_instances or _most(report, twin),
         starts=tuple(sorted(report.starts)),
     )
+
+
+def _most(report: ProfileReport, twin: ProfileSpec | None) -> int:
+    """The catalogue's count is that of the places it knows."""
+    if twin is not None and twin.starts == tuple(sorted(report.starts)):
+        return twin.max_instances
+    return 1 if never_together(report.name, report.name) else len(report.starts)
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:

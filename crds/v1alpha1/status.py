@@ -77,6 +77,12 @@ class ProfileReport(Wire):
         list[int], Field(max_length=16, json_schema_extra=atomic(), description="Memory slices at which it may start.")
     ]
     memory_mib: Annotated[int | None, Field(alias="memoryMiB", description="Memory of one instance in MiB.")] = None
+    max_instances: Annotated[
+        int | None,
+        Field(
+            alias="maxInstances", ge=1, description="How many the driver makes at most, where there is room for more."
+        ),
+    ] = None
 
 
 class ModelReport(Wire):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from crds.v1alpha1.names import Backend, Reason
 from crds.v1alpha1.spec import GpuItem, MigItem, MpsItem, PlanSpec
 from nodeagent.hardware.driver import MigMode, ObservedGpu, with_driver_closed
-from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_together
+from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_limits, check_together
 from partitioning.models import GpuModel
 from partitioning.mps import (
     REPLICA,
@@ -188,7 +188,7 @@ def _impossible(model: GpuModel, exact: Layout) -> str | None:
         return alone
     twice = next((one for one, other in pairwise(exact) if one == other), None)
     problem = f"{twice} is listed twice" if twice else check_together(model, exact)
-    return problem and problem + _remedy(model, exact)
+    return problem + _remedy(model, exact) if problem else check_limits(model, exact)
 
 
 def _remedy(model: GpuModel, exact: Layout) -> str:

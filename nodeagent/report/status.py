@@ -30,6 +30,7 @@ from nodeagent.report.conditions import conditions
 from nodeagent.report.last_change import last_change
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult
 from partitioning.models import GpuModel, ProfileSpec
+from partitioning.placements import limits_of
 
 MOST_GPUS = 16
 MOST_MODELS = 8
@@ -106,11 +107,11 @@ def _model(name: str, model: GpuModel) -> ModelReport:
         name=name[:128],
         memory_mib=model.memory_mib,
         compute_capability=f"{major}.{minor}" if major else None,
-        profiles=[_profile(spec) for spec in model.profiles if spec.size] or None,
+        profiles=[_profile(spec, limits_of(model).get(spec.name)) for spec in model.profiles if spec.size] or None,
     )
 
 
-def _profile(spec: ProfileSpec) -> ProfileReport:
+def _profile(spec: ProfileSpec, most: int | None) -> ProfileReport:
     return ProfileReport(
         name=spec.name,
         id=spec.profile_id,
@@ -118,6 +119,7 @@ def _profile(spec: ProfileSpec) -> ProfileReport:
         size=spec.size,
         starts=list(spec.starts),
         memory_mib=spec.memory_mib,
+        max_instances=most,
     )
 
 

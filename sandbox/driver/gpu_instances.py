@@ -76,6 +76,8 @@ def destroy_gpu_instance(gpu: GpuState, instance: GpuInstanceState) -> None:
 
 
 def _creatable(gpu: GpuState, board: Board, spec: ProfileSpec, start: int) -> bool:
+    if sum(other["profile"] == spec.name for other in gpu["gpu_instances"]) >= spec.max_instances:
+        return False
     return not any(
         board.model.excludes(spec.name, other["profile"]) or overlap(start, spec.size, other["start"], other["size"])
         for other in gpu["gpu_instances"]

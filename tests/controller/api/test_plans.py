@@ -17,6 +17,7 @@ from crds.v1alpha1.spec import GpuItem
 from partitioning.layouts import Instance, Layout
 from partitioning.models import known_models
 from partitioning.mps import slice_of_gb, units_of_gib
+from partitioning.placements import limits_of
 from tests.builders import objects
 from tests.builders.models import H100
 from tests.builders.objects import H100_NAME, Json
@@ -196,6 +197,15 @@ def test_models_come_from_the_report_and_are_shared() -> None:
     assert model.profiles[0].max_instances == 7
 
 
+@pytest.mark.parametrize(("most", "limits"), [(2, {"1g.10gb": 2}), (None, {})])
+def test_a_driver_that_makes_fewer_than_there_is_room_for_says_so(most: int | None, limits: dict[str, int]) -> None:
+    profile = {"name": "1g.10gb", "id": 19, "slices": 1, "size": 1, "starts": [0, 1, 2, 3], "maxInstances": most}
+    status = {"gpus": [REPORTED], "models": [{"name": H100_NAME, "memoryMiB": 81559, "profiles": [profile]}]}
+    model = plan_reading(plan(status=status)).gpus[0].view.model
+    assert model is not None
+    assert limits_of(model) == limits
+
+
 def test_a_reported_model_with_endless_geometries_has_no_placements() -> None:
     starts = list(range(16))
     profiles = [{"name": f"1g.{n}gb", "id": n, "slices": 1, "size": 1, "starts": starts} for n in range(1, 33)]
@@ -326,3 +336,6 @@ def test_every_catalogued_model_reads_back_from_its_own_report() -> None:
         assert found is not None
         assert found.key == model.key
         assert {s.name for s in found.profiles} >= {s.name for s in model.profiles if s.size}
+        assert {s.name: s.max_instances for s in found.profiles if s.starts} == {
+            s.name: s.max_instances for s in model.profiles if s.starts
+        }

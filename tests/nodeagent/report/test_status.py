@@ -1,5 +1,6 @@
 """What the status contains: sizes, models, hashes, and when it is written."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.report.publish import same
+from sandbox.driver import boards
 from tests import incidents
-from tests.builders.models import T4
+from tests.builders.models import H100, T4
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import Raw, mig
 from tests.nodeagent.report.schema import check
@@ -109,6 +111,24 @@ def test_models_come_from_nvml_once_each(make_world: MakeWorld) -> None:
     assert world.status()["models"][0]["computeCapability"] == "9.0"
     profiles = {profile["name"]: profile["starts"] for profile in world.status()["models"][0]["profiles"]}
     assert profiles["3g.40gb"] == [0, 4]
+
+
+def test_a_driver_that_makes_fewer_instances_than_there_is_room_for_is_reported(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = [replace(s, max_instances=2) if s.name == "1g.10gb" else s for s in H100.profiles]
+    model = replace(H100, profiles=tuple(specs))
+    monkeypatch.setattr(boards, "_boards", lambda: {H100.key: boards.Board(model=model)})
+    world = make_world(*empty(1))
+    world.apply(mig(0, ("1g.10gb", 0), ("1g.10gb", 1), ("1g.10gb", 2)))
+
+    world.settle()
+
+    reported = {p["name"]: p.get("maxInstances") for p in world.status()["models"][0]["profiles"]}
+    assert {name: most for name, most in reported.items() if most} == {"1g.10gb": 2}
+    assert world.gpu_status().get("partitions", []) == []
+    assert "makes at most 2" in world.gpu_status()["message"]
+    check(world)
 
 
 def test_the_plan_hash_is_that_of_the_item_that_was_confirmed(make_world: MakeWorld) -> None:

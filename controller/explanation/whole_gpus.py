@@ -21,6 +21,13 @@ _CUT = "partitioned and in use"
 _MIG = "in MIG mode"
 _CLOSED = "excluded from planning"
 _TAKEN = "reserved for pods ahead in the queue"
+_WHOLE_WITHOUT_MIG = (
+    Ineligible.CHANGING,
+    Ineligible.MIG_MODE_ENABLED,
+    Ineligible.NO_MIG_PLACEMENTS,
+    Ineligible.UNKNOWN_MODEL,
+)
+"""These keep no GPU from being whole once its MIG mode is off."""
 
 
 def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock], causes: Sequence[Cause]) -> Answer:
@@ -63,10 +70,10 @@ def _use_of(gpu: GpuStock) -> str:
     uncut = not (gpu.view.mig_enabled or gpu.view.partitions or isinstance(desired, MigDesired | MpsDesired))
     if why is Ineligible.MIG_MODE_DISABLED or (why is not None and uncut):
         return _IN_USE  # nothing is planned there, so it is advertised whole, and a pod has it
-    if why not in (None, *WAIT_FOR_RELEASE, Ineligible.CHANGING, Ineligible.MIG_MODE_ENABLED):
-        return _CLOSED
-    if gpu.view.mig_enabled:
+    if gpu.view.mig_enabled and why in (None, *WAIT_FOR_RELEASE, *_WHOLE_WITHOUT_MIG):
         return _MIG  # no release makes it whole
+    if why not in (None, *WAIT_FOR_RELEASE, Ineligible.CHANGING):
+        return _CLOSED
     if gpu.staying:
         return _CUT
     return _TAKEN if why is None else _CLOSED

@@ -78,6 +78,8 @@ def _limited(rng: random.Random, node: NodeView, plan: PlanView) -> tuple[NodeVi
 def _limited_gpu(rng: random.Random, node: NodeView, gpu: GpuView) -> GpuView:
     if rng.random() < RARE:
         gpu = replace(gpu, mig_enabled=not gpu.mig_enabled, partitions=(), desired=None)
+    if rng.random() < RARE / 2 and gpu.model is not None:
+        gpu = replace(gpu, model=replace(gpu.model, confirmed=False))
     if not gpu.mig_enabled and rng.random() < OFTEN and not gpu.used:
         held = PartitionView(resource=WHOLE, state=PartitionState.USED, pod=f"running/whole-{node.name}-{gpu.index}")
         gpu = replace(gpu, partitions=(held,), desired=WholeDesired())

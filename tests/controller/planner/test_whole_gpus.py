@@ -9,7 +9,9 @@ from controller.model.results import PlanningResult, Supply
 from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView, PodView, WholeDesired
 from controller.planning import plan
+from partitioning.models import GpuModel
 from partitioning.resources import WHOLE
+from tests.builders.models import A100
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check
 
@@ -87,6 +89,14 @@ def test_gpus_in_mig_mode_are_never_whole() -> None:
 
     assert missed.reason is UnplacedReason.BLOCKED
     assert "2 are in MIG mode" in missed.message
+
+
+@pytest.mark.parametrize("model", [None, replace(A100, confirmed=False)])
+def test_a_gpu_in_mig_mode_without_known_placements_is_whole_once_that_is_off(model: GpuModel | None) -> None:
+    doubtful = replace(mig(0), model=model)
+    (missed,) = planned(cluster(server("node-1", doubtful), pending=[pod("whole", WHOLE)])).unplaced
+
+    assert "1 is in MIG mode. Ask an administrator to turn MIG mode off on a GPU" in missed.message
 
 
 def test_more_than_any_node_has_never_fits() -> None:

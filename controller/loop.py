@@ -173,7 +173,7 @@ class Loop:
         planned = self._clock()
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
         self._state.reserve({placed.uid: placed.node for placed in result.placed}, ready=ready)
-        self._state.note_reserved(result.reserved)
+        self._state.note_drained(result.drained)
         self._state.note_unexamined(result.unexamined)
         outcomes = parts.writer.write(result, snapshot)
         achieved = as_written(result, outcomes)

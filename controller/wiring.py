@@ -199,6 +199,7 @@ def _deadlines(settings: Settings) -> Deadlines:
         agent_silent_seconds=settings.agent_silent_seconds,
         under_way_seconds=settings.under_way_seconds,
         ageing_seconds=settings.ageing_seconds,
+        drain_seconds=settings.drain_seconds,
         bind_seconds=settings.bind_seconds,
     )
 

@@ -11,7 +11,7 @@ with its number as start. Not simulated: back-off, CPU and faults.
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -34,10 +34,12 @@ class Gpu:
     """Those that the agent is making; () while the Node does not show them yet; None: settled."""
     fresh: frozenset[Instance] = frozenset()
     """Made; the Node does not show them yet."""
+    drained: frozenset[Instance] = frozenset()
+    """Unhealthy to the kubelet: a holder keeps it, and no pod gets one."""
 
     @property
     def free(self) -> list[Instance]:
-        return sorted(instance for instance, job in self.instances.items() if job is None)
+        return sorted(one for one, job in self.instances.items() if job is None and one not in self.drained)
 
 
 class Controller(Protocol):
@@ -103,6 +105,7 @@ class Cluster:
         """The agent begins: what goes is withdrawn at once, what comes is there when all is done."""
         gpu = self.gpus[node][index]
         wanted = set(layout)
+        gpu.drained &= wanted
         gone = [one for one in sorted(gpu.instances) if one not in wanted or (not keep_idle and one in gpu.free)]
         lost = [one for one in gone if gpu.instances[one] is not None]
         if lost or gpu.coming is not None:
@@ -118,6 +121,13 @@ class Cluster:
             self._tainted[node] = max(self._tainted[node], self._next_tick(node))
             self.timeline.at(self._tainted[node], partial(self._tick, node))
         self.timeline.after(delays.agent + delays.cut(len(gpu.coming), len(gone)), partial(self._made, gpu))
+
+    def drain(self, node: str, index: int, drained: Collection[Instance]) -> None:
+        """The agent lists these as unhealthy, and no others of the GPU."""
+        gpu = self.gpus[node][index]
+        if gpu.drained != drained:
+            gpu.drained = frozenset(drained)
+            self.timeline.at(self._next_tick(node), partial(self._tick, node))
 
     def nominate(self, job: int, node: str) -> None:
         self.nominated[job] = node
@@ -158,7 +168,7 @@ class Cluster:
         self.controller.plan_changed(node)
 
     def _show(self, node: str) -> None:
-        shown = Counter(instance.profile for gpu in self.gpus[node] for instance in gpu.instances)
+        shown = Counter(one.profile for gpu in self.gpus[node] for one in gpu.instances.keys() - gpu.drained)
         if shown != self.shown[node]:
             self.shown[node] = shown
             self.controller.node_changed(node)

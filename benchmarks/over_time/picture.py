@@ -16,6 +16,7 @@ SHORTEST, LONGEST = 0.1, 10_000.0
 """Seconds at the ends of the axis; what is beyond is drawn there."""
 COLOURS: Mapping[str, str] = {
     "gpuplan": "#c0392b",
+    "no draining": "#e59866",
     "first-fit": "#2c3e50",
     "best-fit": "#2980b9",
     "best-fit-2": "#16a085",

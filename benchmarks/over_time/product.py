@@ -17,7 +17,7 @@ from kubernetes.client import ApiClient
 from prometheus_client import CollectorRegistry
 
 from benchmarks.over_time.cluster import Cluster, Gpu
-from benchmarks.over_time.readings import layout_of, reading_of, resource_of
+from benchmarks.over_time.readings import id_of, layout_of, reading_of, resource_of
 from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
 from controller.actions.nominations import Nominator
@@ -33,7 +33,7 @@ from controller.lifetime import Lifetime
 from controller.loop import Loop, Parts
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
-from controller.model.views import Desired, NodeView, PlannedGpu, PodView
+from controller.model.views import NodeView, PlannedGpu, PodView
 from controller.planning import plan
 from crds.v1alpha1.names import Mode, Partitioning
 
@@ -61,7 +61,7 @@ class Product:
         self._numbers = {name: number for number, name in enumerate(cluster.nodes)}
         self._versions = 0
         self._error: Exception | None = None
-        self._desired: dict[tuple[str, int], Desired] = {}
+        self._items: dict[tuple[str, int], PlannedGpu] = {}
         self._planned_json: dict[str, str] = {}
         self._generations: Counter[str] = Counter(cluster.nodes)
 
@@ -79,8 +79,9 @@ class Product:
             under_way_seconds=settings.under_way_seconds,
             ageing_seconds=settings.ageing_seconds,
             bind_seconds=settings.bind_seconds,
+            drain_seconds=settings.drain_seconds,
         )
-        self._state = State(window=self._window, options=self._options, clock=clock, deadlines=deadlines)
+        self._state = State(window=self._window, options=self._options, clock=clock, deadlines=deadlines, wall=clock)
         environment = Environment(
             api=cast(ApiClient, None),
             state=self._state,
@@ -137,6 +138,7 @@ class Product:
             phase="Pending" if bound is None else "Running",
             priority=one.priority,
             created=int(one.arrival),
+            pending_since=int(one.arrival),
             requests=(("cpu", 100), (resource, 1)),
             gpu=((resource, 1),),
             unschedulable=bound is None,
@@ -171,10 +173,17 @@ class Product:
             self._planned_json[change.node] = _planned_json(change.gpus)
             self._state.expect_planned(change.node, self._planned_json[change.node])
             for index in change.changed:
-                desired = self._desired[change.node, index] = items[index].desired
-                self._cluster.change(change.node, index, layout_of(self._cluster.gpus[change.node][index], desired))
+                self._change(change.node, index, items[index])
             self._state.plan_answered(change.node, self._reading(change.node))
         return tuple(Outcome(node=change.node, written=Written.APPLIED) for change in result.node_changes)
+
+    def _change(self, node: str, index: int, item: PlannedGpu) -> None:
+        gpu, before = self._cluster.gpus[node][index], self._items.get((node, index))
+        self._items[node, index] = item
+        drained = () if item.drain is None else item.drain.partitions
+        self._cluster.drain(node, index, {one for one in gpu.instances if id_of(gpu, one) in drained})
+        if before is None or before.desired != item.desired:
+            self._cluster.change(node, index, layout_of(gpu, item.desired))
 
     def run(self) -> None:
         """As the nominator."""
@@ -205,10 +214,7 @@ class Product:
     def _reading(self, node: str) -> PlanReading:
         self._versions += 1
         readings = tuple(self._gpu(gpu) for gpu in self._cluster.gpus[node])
-        views = [reading.view for reading in readings]
-        planned = tuple(
-            PlannedGpu(index=view.index, uuid=view.uuid, desired=view.desired) for view in views if view.desired
-        )
+        planned = tuple(item for (name, _), item in sorted(self._items.items(), key=lambda one: one[0]) if name == node)
         return PlanReading(
             name=node,
             uid=f"plan-{node}",
@@ -236,7 +242,8 @@ class Product:
         held_by = {
             job: f"{NAMESPACE}/{self._cluster.jobs[job].name}" for job in gpu.instances.values() if job is not None
         }
-        return reading_of(gpu, uuid, self._cluster.size, self._desired.get((gpu.node, gpu.index)), held_by)
+        item = self._items.get((gpu.node, gpu.index))
+        return reading_of(gpu, uuid, self._cluster.size, None if item is None else item.desired, held_by)
 
 
 def _planned_json(gpus: Iterable[PlannedGpu]) -> str:

@@ -70,18 +70,22 @@ def reading_of(gpu: Gpu, uuid: str, size: Size, desired: Desired | None, held_by
     )
 
 
+def id_of(gpu: Gpu, one: Instance) -> str:
+    return f"{'MIG' if '.' in one.profile else 'MPS'}-{gpu.node}-{gpu.index}-{one.profile}-{one.start}"
+
+
 def _partition(gpu: Gpu, one: Instance, pod: str) -> PartitionView:
     state = PartitionState.USED if pod else PartitionState.PENDING if one in gpu.fresh else PartitionState.FREE
-    name, resource = f"{gpu.node}-{gpu.index}-{one.profile}-{one.start}", resource_of(one.profile)
+    resource = resource_of(one.profile)
     if "." not in one.profile:
         memory_mib = slice_of_gb(gigabytes_of(one.profile)).memory_mib
-        return PartitionView(resource=resource, memory_mib=memory_mib, state=state, id=f"MPS-{name}", pod=pod)
+        return PartitionView(resource=resource, memory_mib=memory_mib, state=state, id=id_of(gpu, one), pod=pod)
     return PartitionView(
         resource=resource,
         profile=one.profile,
         start=one.start,
         size=one.size,
         state=state,
-        id=f"MIG-{name}",
+        id=id_of(gpu, one),
         pod=pod,
     )

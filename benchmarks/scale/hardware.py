@@ -166,6 +166,9 @@ class SimulatedKubelet:
     def shares_processes(self) -> bool:
         return True
 
+    def identity(self) -> tuple[int, int] | None:
+        return (1, 1)
+
     def seconds_since_start(self) -> float | None:
         return 3600.0
 

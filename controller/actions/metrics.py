@@ -116,6 +116,12 @@ class Metrics:
         self.set_aside_pods = self._gauge(
             "gpuplan_set_aside_pods", "Pods that the last pass set aside because planning with them raised an error."
         )
+        self.drained_gpus = self._gauge(
+            "gpuplan_drained_gpus", "GPUs that are drained for pods that have waited long (last pass)."
+        )
+        self.drains = Counter(
+            "gpuplan_drains", "Drains of GPUs begun for pods that have waited long.", registry=registry
+        )
         self.cut_short = Counter(
             "gpuplan_passes_cut_short",
             "Planning passes that ended before every pod was examined on every node: work or time was used up.",

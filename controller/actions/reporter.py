@@ -52,6 +52,7 @@ class Reporter:
         self._failures = ChangeLog(log)
         self._pod_failures = ChangeLog(log)
         self._last_pass: tuple[object, ...] = ()
+        self._drained: set[tuple[str, tuple[str, ...]]] = set()
         self.decisions = Decisions()
 
     def report(
@@ -88,6 +89,10 @@ class Reporter:
         self._metrics.passes.inc()
         self._metrics.planning_seconds.observe(seconds)
         self._metrics.placeable_pods.set(result.bound)
+        drained = {(one.uid, one.partitions) for one in result.drained}
+        self._metrics.drained_gpus.set(len(drained))
+        self._metrics.drains.inc(len(drained - self._drained))
+        self._drained = drained
         if result.cut_short is not None:
             self._metrics.cut_short.labels(reason=result.cut_short.value).inc()
         self._metrics.verdicts = {

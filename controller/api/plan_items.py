@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 
-from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, WholeDesired
+from controller.model.views import Desired, Drain, MigDesired, MpsDesired, PlannedGpu, WholeDesired
+from crds.v1alpha1 import spec
 from crds.v1alpha1.spec import GpuItem, MigInstance, MigItem, MpsItem, MpsSliceItem, WholeItem
 from partitioning.layouts import Instance, Layout, instance_at
 from partitioning.models import GpuModel
@@ -26,8 +27,24 @@ def desired_of(item: GpuItem, *, model: GpuModel | None, memory_mib: int, rename
     return WholeDesired()
 
 
+def drain_of(item: GpuItem) -> Drain | None:
+    """What of the GPU no new pod gets."""
+    if item.drain is None:
+        return None
+    namespace, _, name = item.drain.pod.partition("/")
+    return Drain(uid=item.drain.uid, pod=(namespace, name), partitions=tuple(sorted(item.drain.partitions)))
+
+
 def item_of(gpu: PlannedGpu) -> GpuItem:
     """The item that is written for a planned GPU."""
+    item, drain = _item_of(gpu), gpu.drain
+    if drain is None:
+        return item
+    written = spec.Drain(pod="/".join(drain.pod), uid=drain.uid, partitions=list(drain.partitions))
+    return item.model_copy(update={"drain": written})
+
+
+def _item_of(gpu: PlannedGpu) -> GpuItem:
     uuid = gpu.uuid or None
     match gpu.desired:
         case MigDesired(layout=layout, counts=counts):

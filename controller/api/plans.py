@@ -13,7 +13,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from controller.api.plan_items import desired_of
+from controller.api.plan_items import desired_of, drain_of
 from controller.api.reading import Unreadable, readable
 from controller.model.views import Desired, GpuView, PartitionView, PlannedGpu
 from crds.v1alpha1.names import Backend, Condition, GpuState, Mode
@@ -137,7 +137,8 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         authored=_authored(spec),
         pinned=tuple(sorted(pinned)),
         planned=tuple(
-            PlannedGpu(index=item.index, uuid=item.uuid or "", desired=reported.desired(item)) for item in planned
+            PlannedGpu(index=item.index, uuid=item.uuid or "", desired=reported.desired(item), drain=drain_of(item))
+            for item in planned
         ),
         stale_items=_stale_items(spec, [item.index for item in planned if reported.index(item) in pinned]),
         planned_json=json.dumps([item.wire() for item in planned], separators=(",", ":")),

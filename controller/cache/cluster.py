@@ -13,10 +13,10 @@ from operator import attrgetter
 from controller.api.plans import PlanReading
 from controller.cache.agent_leases import AgentLease, AgentLeases
 from controller.cache.bind_failures import BindFailures
+from controller.cache.drain_turns import DrainTurns
 from controller.cache.informers import Informers
 from controller.cache.plans import PlanStore
 from controller.cache.pods import PodStore
-from controller.cache.reservation_turns import ReservationTurns
 from controller.cache.triggers import has_gpus
 from controller.cache.unreadable import UnreadableObjects
 from controller.model.serving import arrange
@@ -37,6 +37,7 @@ class Deadlines:
     agent_silent_seconds: float = 60.0
     under_way_seconds: float = 300.0
     ageing_seconds: float = 600.0
+    drain_seconds: float = 3600.0
     bind_seconds: float = 60.0
 
 
@@ -53,8 +54,8 @@ class Known:
         wall: Callable[[], float],
     ) -> None:
         """`informers` have what filters read besides pods and nodes; `wall` is the time of the API server's objects."""
-        self._clock = clock
-        self._ageing_seconds = deadlines.ageing_seconds
+        self._clock, self._wall = clock, wall
+        self._deadlines = deadlines
         self._informers = informers
         self._lock = threading.RLock()
         self._scheduler_names, self._options = options.scheduler_names, options
@@ -67,7 +68,7 @@ class Known:
         )
         self._leases = AgentLeases()
         self._bind_failures = BindFailures(bind_seconds=deadlines.bind_seconds)
-        self._turns = ReservationTurns()
+        self._drain_turns = DrainTurns()
         self._unexamined: tuple[str, ...] = ()
         self._unreadable = UnreadableObjects()
         self._nodes: dict[str, NodeView] = {}
@@ -95,9 +96,9 @@ class Known:
             reservations = self._pods.reservations()
             bind_failures = self._bind_failures.backing_off(self._clock())
             judged = [(pod, self._pods.judged[pod.key]) for pod in pending]
-            aged = self._pods.waiting_since(self._clock() - self._ageing_seconds)
-            resting, begun = self._turns.resting(self._clock()), self._turns.begun
-            unexamined = self._unexamined
+            aged = self._pods.waiting_since(self._clock() - self._deadlines.ageing_seconds)
+            drained_for = self._pods.waiting_since(self._clock() - self._deadlines.drain_seconds)
+            resting, unexamined = self._drain_turns.resting(self._clock()), self._unexamined
         return Snapshot(
             nodes=tuple(nodes[name] for name in sorted(nodes)),
             pods=tuple(sorted(pods, key=POD_ORDER)),
@@ -105,8 +106,8 @@ class Known:
             plans=tuple(sorted(plans, key=PLAN_ORDER)),
             reservations=reservations,
             aged=aged,
+            drained_for=drained_for,
             resting=resting,
-            begun=begun,
             unexamined=unexamined,
             bind_failures=bind_failures,
             finished_gangs=finished_gangs,

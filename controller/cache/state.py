@@ -18,7 +18,7 @@ from controller.cache.informers import FixedInformers, Informers
 from controller.cache.pods import PodChange
 from controller.cache.triggers import has_gpus, lacks_held, odd_names, shares_due
 from controller.model.equal_shares import most_units
-from controller.model.results import ReservedFor
+from controller.model.results import Drained
 from controller.model.serving import Serving
 from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
 
@@ -59,6 +59,8 @@ class State(Known):
         """By plan with ACK's resource: GiB of its largest GPU."""
         self.read_plan = PlanReader()
         """For every caller of `observe_plan` and `plan_answered`."""
+        self._drained_for: set[str] = set()
+        """Uids of the pods for which a GPU is drained."""
         self._listeners: list[Callable[[str], None]] = []
 
     def listen(self, listener: Callable[[str], None]) -> None:
@@ -180,10 +182,12 @@ class State(Known):
             pods = [pod for pod in self._pods.pending.values() if pod.uid in found]
             self._bind_failures.assigned([(pod, reservations[pod.uid]) for pod in pods], self._clock())
 
-    def note_reserved(self, reserved: ReservedFor | None) -> None:
-        """The GPU that the pass which has just ended keeps for an aged pod."""
+    def note_drained(self, drained: Collection[Drained]) -> None:
+        """What the pass which has just ended drains for pods that have waited long."""
         with self._lock:
-            self._turns.note(reserved, {pod.uid for pod in self._pods.pending.values()}, self._clock())
+            self._drained_for = {one.uid for one in drained}
+            pending = {pod.uid for pod in self._pods.pending.values()}
+            self._drain_turns.note(drained, pending, self._clock(), wall=self._wall())
 
     def note_unexamined(self, uids: tuple[str, ...]) -> None:
         """Pods for which the pass that has just ended had no work left."""
@@ -213,6 +217,8 @@ class State(Known):
     def _pod_changed(self, change: PodChange) -> None:
         if change.done:
             self._window.discard(_pod_key(change.done))
+        if change.done in self._drained_for:
+            self._window.add("a drain without its pod")
         if change.bound is not None:
             self._bind_failures.bound(change.bound, came_at=change.came_at)
         if change.demand:

@@ -47,6 +47,8 @@ def planner_options(settings: Settings, api: ApiClient | None = None) -> Planner
         scheduler_names=frozenset(names),
         profiles=profiles or {},
         improve_steps=settings.improve_steps,
+        drains=settings.drains,
+        drained_percent=settings.drained_percent,
         mps_replicas=settings.mps_replicas,
         ack_units=settings.ack_memory == "units",
         geometries=_geometries(Path(path)) if path else None,

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from controller.model.views import IMPROVE_STEPS
+from controller.model.views import DRAINED_PERCENT, DRAINS, IMPROVE_STEPS
 from crds.v1alpha1.names import NAMESPACE
 from crds.v1alpha1.spec import MAX_REPLICAS
 from kube import settings
@@ -106,8 +106,14 @@ class Settings(Section):
     ack_memory: Literal["units", "slices"] = "units"
     """How nodes with ACK's label alone are shared: in units of aliyun.com/gpu-mem, or in sized slices as pods come."""
     ageing_seconds: Seconds = 600.0
-    """A pod that waits longer than this counts as the next priority level, and the oldest one without a place has a GPU
-    reserved."""
+    """A pod that waits longer than this counts as the next priority level."""
+    drain_seconds: Seconds = 3600.0
+    """A pod that waits longer than this has partitions drained that pods which came later hold: no new pod gets them,
+    their holders run on, and it gets the place when the last of these has ended."""
+    drains: Annotated[int, Field(ge=0, le=1000)] = DRAINS
+    """For how many pods at a time; 0: nothing is drained."""
+    drained_percent: Annotated[int, Field(ge=1, le=100)] = DRAINED_PERCENT
+    """On no more than this share of the GPUs that may be cut, but always on one."""
     bind_seconds: Seconds = 60.0
     """A pod that its scheduler passes over for this long, twice, although its partitions are there, is left alone."""
     agent_silent_seconds: Seconds = 60.0

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from controller.explanation.blockers import Candidate, blocking
 from controller.explanation.capability import alike, could_give, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
+from controller.explanation.drained_gpus import causes_of_drains, drain_of, to_owner
 from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, kept_off_by_others
 from controller.explanation.gangs import about_broken, about_incomplete
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
 from controller.explanation.remedies import WAIT_FOR_RELEASE, also, in_flight, nearest
-from controller.explanation.reserved_gpu import ReservedGpu
 from controller.explanation.shortfalls import no_large_node, too_little_left
 from controller.explanation.whole_gpus import about_whole_gpus
 from controller.model.demand import Wants
@@ -93,7 +93,7 @@ class _Explainer:
         self._board = finished.board
         self._constrained = finished.constrained
         self._groups = finished.groups
-        self._reserved = ReservedGpu.of(finished)
+        self._drains = finished.drains.found
         self._able: dict[Wants, _Able] = {}
         self._no_gpu: dict[Wants, Answer] = {}
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
@@ -109,8 +109,9 @@ class _Explainer:
         if broken is not None:
             own = self._alone(assignment)
             return own if own.reason in _NOT_FOR_ROOM else broken
-        if self._reserved is not None and assignment is self._reserved.assignment:
-            return self._with_hint(assignment, self._reserved.to_owner)
+        drain = drain_of(self._drains, assignment)
+        if drain is not None:
+            return self._with_hint(assignment, to_owner(drain, self._board))
         return self._alone(assignment)
 
     def _alone(self, assignment: Assignment) -> Answer:
@@ -202,8 +203,7 @@ class _Explainer:
             ]
             with_partitions.sort(key=lambda node: -self._board.nodes[node].free.cpu_milli)
             causes = [cause for node in nodes for cause in causes_of(self._stocks[node], node, wants)]
-            if self._reserved is not None:
-                causes += self._reserved.causes(wants, nodes)
+            causes += causes_of_drains(self._drains, wants, nodes)
             found = self._outlooks[key] = _Outlook(
                 in_flight=in_flight(causes),
                 answer=None if with_partitions else self._about_gpus(assignment, nodes, causes),
@@ -252,7 +252,7 @@ class _Explainer:
             for node in nodes
             if self._could_give(node, wants)
             for device in self._board.devices[node]
-            if device.gpu >= 0 and hardest in device.pool.serves and not device.reserved
+            if device.gpu >= 0 and hardest in device.pool.serves and not device.drained
         ]
         if not candidates:
             return nearest(lasting)

@@ -59,9 +59,9 @@ _ROWS = {
         "Changes of {gpus} failed and are retried automatically.",
         "The errors are in status.gpus of {plans}.",
     ),
-    Ineligible.RESERVED: _Row(
+    Ineligible.DRAINED: _Row(
         UnplacedReason.NO_CAPACITY,
-        "{gpus} {are} reserved for a pod that has waited longer.",
+        "{gpus} {are} drained for a pod that has waited long.",
         "Wait, or add a GPU node.",
     ),
     Ineligible.HELD_WHOLE: _Row(_RELEASE, "{gpus} {are} in use as a whole GPU.", _WAIT_FOR_RELEASE),

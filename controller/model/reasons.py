@@ -16,7 +16,7 @@ class UnplacedReason(StrEnum):
     """Enough capacity is free, but not in one piece, or not where the profile may start. Remedy: wait until the pods
     that the controller's `/decisions` names end, or move them."""
     NO_CAPACITY = "NoCapacity"
-    """Pods ahead of it in the queue get the room that suitable GPUs have, or a GPU is reserved for one of them. Remedy:
+    """Pods ahead of it in the queue get the room that suitable GPUs have, or a GPU is drained for one of them. Remedy:
     wait, or add a GPU node."""
     NO_NODE_RESOURCES = "NoNodeResources"
     """The GPUs have room, but CPU, memory, pods or ports of their nodes do not. Remedy: request less, or free what the

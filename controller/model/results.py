@@ -24,13 +24,13 @@ class Supply(StrEnum):
 class PlannerPhase(StrEnum):
     """The parts of a pass in which pods find their nodes, in about their order; some come once per priority level."""
 
+    DRAINED = "drained"
     RESERVATIONS = "reservations"
     UNTRIED = "untried"
     GREEDY = "greedy"
     EXCHANGED = "exchanged"
     CONSTRAINED = "constrained"
     GANGS = "gangs"
-    AGEING = "ageing"
     TOGETHER = "together"
     OLDER_FIRST = "older-first"
 
@@ -113,15 +113,20 @@ class Unplaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedFor:
-    """The GPU that this pass has kept for an aged pod without a place."""
+class Drained:
+    """A GPU of which partitions are drained, for a pod that has waited long."""
 
     uid: str
+    key: PodKey
     node: str
     gpu: int
     """Its index."""
+    partitions: tuple[str, ...]
+    """Ids, sorted."""
     holders: tuple[str, ...]
-    """Partitions that have to be released, each with its holder; sorted."""
+    """Pods that have to release one of them, sorted."""
+    created: tuple[int, ...]
+    """When each of these was, where that is known, else 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +159,7 @@ class PlanningResult:
     """What this pass could not do, for the log: a bound that could not be computed, work that was cut short."""
     cut_short: CutShort | None = None
     bound: int = 0
-    reserved: ReservedFor | None = None
+    drained: tuple[Drained, ...] = ()
     unexamined: tuple[str, ...] = ()
     """Uids of pods for which no work was left: they have their turn in this order, and first, in the next pass."""
     counts: Counts = field(default_factory=Counts)

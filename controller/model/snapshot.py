@@ -10,7 +10,6 @@ from itertools import chain
 
 from controller.model.demand import DemandSet
 from controller.model.equal_shares import most_units
-from controller.model.results import ReservedFor
 from controller.model.scheduling import NO_CONTEXT, SchedulingContext
 from controller.model.serving import Serving, collect
 from controller.model.views import DEFAULT_SCHEDULERS, NodeView, PlanView, PodView
@@ -40,10 +39,10 @@ class Snapshot:
     """Namespace and name of gangs of which a member has run and ended while others are there: replacements may come."""
     aged: frozenset[str] = frozenset()
     """Uids of pending pods that have waited so long that they count as the next priority level."""
+    drained_for: frozenset[str] = frozenset()
+    """Those of them that have waited so much longer that a GPU is drained for the oldest."""
     resting: frozenset[str] = frozenset()
-    """Those of them for which a GPU was reserved in vain: for now it is the turn of others."""
-    begun: ReservedFor | None = None
-    """The reservation of a GPU that a holder has left since it was made: the pod keeps this GPU."""
+    """Those for which a GPU was drained in vain: for now it is the turn of others."""
     unexamined: tuple[str, ...] = ()
     """Uids of pods for which the pass before had no work left, longest first: they have their turn before others."""
     scheduler_names: frozenset[str] = DEFAULT_SCHEDULERS

@@ -29,6 +29,8 @@ from partitioning.resources import ACK_MEMORY, SHARED
 
 PodKey = tuple[str, str]  # namespace and name
 DEFAULT_SCHEDULERS = frozenset({"default-scheduler"})
+DRAINS = 2
+DRAINED_PERCENT = 25
 IMPROVE_STEPS = 5_000
 """How many exchanges of planned pods are tried where the settings give no other number."""
 
@@ -154,12 +156,23 @@ Desired = MigDesired | MpsDesired | WholeDesired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Partitions of one GPU that no new pod gets, so that one that has waited long gets their place."""
+
+    uid: str
+    pod: PodKey
+    partitions: tuple[str, ...]
+    """Ids, sorted; their holders run on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGpu:
     """One item of `spec.planned.gpus`. `uuid` is '' only where the API object has none."""
 
     index: int
     uuid: str
     desired: Desired
+    drain: Drain | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +279,10 @@ class PlannerOptions:
     profiles: Mapping[str, FilterProfile] = field(default_factory=dict)
     """How each of these schedulers filters; one without a profile filters as kube-scheduler does by default."""
     improve_steps: int = IMPROVE_STEPS
+    drains: int = DRAINS
+    """How many GPUs are drained at a time for pods that have waited long."""
+    drained_percent: int = DRAINED_PERCENT
+    """No more than this share of the GPUs that may be cut, but always one."""
     mps_replicas: int = 0
     """Into how many equal replicas MPS shares each GPU of nodes whose labels do not say; 0: none."""
     ack_units: bool = True

@@ -19,13 +19,14 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.setup import assignments_of, set_up
 from controller.planner.bound import upper_bound
+from controller.planner.draining.choice import Choice
+from controller.planner.draining.drains import Drains
 from controller.planner.effort import Effort
 from controller.planner.improvement import prefer_older
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import NodeStock
 from controller.planner.inventory.unconstrained import without_harmless
-from controller.planner.placement.ageing import GpuReservation
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.placement.hopeless import leave_out_hopeless
@@ -46,8 +47,8 @@ class Finished:
     board: Board
     constrained: ConstrainedPlacement
     assignments: Sequence[Assignment]
-    reservation: GpuReservation | None
-    """The GPU that is kept for an aged pod without a place."""
+    drains: Drains
+    """GPUs of which partitions are drained."""
     bound: int
     """No plan places more pods than this."""
     remarks: Sequence[str]
@@ -98,31 +99,32 @@ def search(
         if on_phase is not None:
             on_phase(phase, _nodes_of(assignments, snapshot))
 
+    drains = Drains(snapshot=snapshot, most=options.drains, board=board, stocks=stocks, constrained=constrained)
+    choice = Choice(drains=drains, options=options)
+    if leave_out_hopeless(board, assignments, gangs, constrained, choice.may_serve) and _regrouped(groups, assignments):
+        board = drains.board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
+    constrained.attach(board)
+    levels = by_level([one for one in assignments if one.groups], snapshot.aged)
+    in_order = [*chain.from_iterable(levels), *(one for one in assignments if not one.groups)]
+    drains.carry_on(in_order)
+    report(PlannerPhase.DRAINED)
+    remarks: list[str] = []
     rules = Rules(
-        aged=snapshot.aged,
-        resting=snapshot.resting,
-        begun=snapshot.begun,
-        stocks=stocks,
-        bound={pod.title: pod for pod in snapshot.pods if pod.gpu} if snapshot.aged else {},
         reservations=_reservations(snapshot),
         gangs=gangs,
         constrained=constrained,
         improve_steps=options.improve_steps,
-        remarks=[],
+        most=upper_bound(board, [one for one in in_order if one.tried and one.groups and not one.placed], remarks),
+        remarks=remarks,
         hurries=effort.hurries,
         report=report,
     )
-    if leave_out_hopeless(board, assignments, gangs, rules) and _regrouped(groups, assignments):
-        board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
-    constrained.attach(board)
-    levels = by_level([one for one in assignments if one.groups], snapshot.aged)
-    in_order = [*chain.from_iterable(levels), *(one for one in assignments if not one.groups)]
-    rules = replace(
-        rules, most=upper_bound(board, [one for one in in_order if one.tried and one.groups], rules.remarks)
-    )
-    reservation = _place(board, levels, rules)
+    _place(board, [[one for one in level if not one.placed] for level in levels], rules)
     take_off_broken(board, constrained, gangs, in_order)
     gangs.found.update(gangs.lacking)
+    drains.settle(in_order)
+    if not rules.hurries():
+        choice.choose(in_order)
     return Finished(
         demands=demands,
         gangs=gangs,
@@ -130,9 +132,9 @@ def search(
         board=board,
         constrained=constrained,
         assignments=in_order,
-        reservation=reservation,
-        bound=rules.most,
-        remarks=rules.remarks,
+        drains=drains,
+        bound=rules.most + len(drains.served),
+        remarks=remarks,
         groups=groups,
         placed_by=phases.counts(),
     )
@@ -195,18 +197,13 @@ def _nodes_of(assignments: Iterable[Assignment], snapshot: Snapshot) -> dict[str
     return {one.pod.uid: snapshot.nodes[one.node].name for one in assignments if one.placed}
 
 
-def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> GpuReservation | None:
-    reservation = place_levels(board, levels, rules)
+def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> None:
+    place_levels(board, levels, rules)
     for level in levels if not rules.hurries() else ():
         if not all(one.placed for one in level):
             movable = [one for one in level if moves_alone(one) and not rules.keeps(one)]
             prefer_older(board, movable, rules.improve_steps)
     rules.report(PlannerPhase.OLDER_FIRST)
-    if reservation is None or not reservation.assignment.placed:
-        return reservation
-    if reservation.device.reserved:  # it found another place since
-        board.release(reservation.assignment, reservation.device)
-    return None
 
 
 def _reservations(snapshot: Snapshot) -> dict[str, int]:

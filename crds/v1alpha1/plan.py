@@ -82,6 +82,9 @@ def effective_items(spec: PlanSpec, cards: Mapping[int, str] = NO_CARDS) -> dict
 
 
 def item_hash(item: GpuItem | dict[str, Any]) -> str:
-    """planHash of an effective item: 12 hex digits of SHA-256 over its canonical JSON."""
-    wire = item.wire() if isinstance(item, GpuItem) else item
+    """planHash of an effective item: 12 hex digits of SHA-256 over its canonical JSON.
+
+    Without `drain`, which decides who gets the partitions and not what the GPU is cut into.
+    """
+    wire = {key: value for key, value in (item.wire() if isinstance(item, GpuItem) else item).items() if key != "drain"}
     return hashlib.sha256(json.dumps(wire, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:12]

@@ -16,6 +16,7 @@ MAX_GPUS = 16
 MAX_INSTANCES = 16
 MAX_SLICES = 16
 MAX_REPLICAS = 60
+MAX_DRAINED = 64
 PROFILE = r"^\d+g\.\d+gb([+-]|$)"  # the cost of a rule grows with its length: the agent knows the rest
 PROFILE_FORM = (
     "a profile is as nvidia-smi prints it, such as 1g.10gb or 1g.10gb+me; "
@@ -173,6 +174,21 @@ class WholeItem(Wire):
     """A GPU that is advertised whole."""
 
 
+class Drain(Wire):
+    """Partitions that no new pod gets. Their holders run on; when they have ended, the GPU is cut for the pod."""
+
+    pod: Annotated[str, Field(max_length=320, description="Namespace/name of the pod that gets their place.")]
+    uid: Annotated[str, Field(max_length=64, description="UID of that pod.")]
+    partitions: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=128)]],
+        Field(
+            max_length=MAX_DRAINED,
+            json_schema_extra=atomic(),
+            description="Their ids, as status.gpus[].partitions[].uuid has them.",
+        ),
+    ]
+
+
 class GpuItem(Wire):
     """The desired state of one GPU of the node: exactly one of mig, mps and whole."""
 
@@ -208,6 +224,13 @@ class GpuItem(Wire):
     mig: Annotated[MigItem | None, Field(description="Cut this GPU into MIG instances.")] = None
     mps: Annotated[MpsItem | None, Field(description="Share this GPU by MPS.")] = None
     whole: Annotated[WholeItem | None, Field(description="Advertise this GPU whole, as nvidia.com/gpu.")] = None
+    drain: Annotated[
+        Drain | None,
+        Field(
+            description="What of this GPU no new pod gets, for a pod that has waited long. The controller writes it; "
+            "in spec.gpus, and while the plan is Manual or paused, it has no effect."
+        ),
+    ] = None
 
 
 class Planned(Wire):

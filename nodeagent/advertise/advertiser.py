@@ -17,6 +17,7 @@ from nodeagent.advertise.config_file import (
     ConfigFile,
     capacities,
     counts,
+    drain,
     more_unhealthy,
     occupy,
     render,
@@ -29,6 +30,7 @@ from nodeagent.advertise.delivery import ContainerDelivery, Delivery
 from nodeagent.advertise.faults import UNKNOWN_GPUS, FaultBook, Faults, unsafe_ids
 from nodeagent.advertise.taint import Lists, NodeGuard
 from nodeagent.ages import Ages
+from nodeagent.desired.items import drained
 from nodeagent.desired.target import Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.observation import Observation, Readings
@@ -188,6 +190,9 @@ class Advertiser:
         )
         config = delivery.apply(config)
         config = occupy(config, observation.occupied(config))
+        config = drain(
+            config, drained(observation.plan, observation.gpus), observation.witnessed.kubelet or file.config.kubelet
+        )
         rival = self.rival(observation)
         recalled = "" if rival else _recalled(observation, config)
         if rival or recalled or observation.disabled:

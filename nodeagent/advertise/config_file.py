@@ -15,7 +15,7 @@ from pathlib import Path
 from kube.change_log import ChangeLog
 from kube.logs import fields
 from nodeagent.handover.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
-from nodeagent.handover.files import Unreadable
+from nodeagent.handover.files import Identity, Unreadable
 from nodeagent.handover.mps_state import MpsState, read_mps
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.steps.changes import GpuChange
@@ -80,6 +80,7 @@ def without(config: PluginConfig, ids: Collection[str]) -> PluginConfig:
         devices=tuple(device for device in config.devices if device.id not in ids),
         withdrawn=tuple(i for i in config.withdrawn if i not in ids),
         unhealthy=tuple(i for i in config.unhealthy if i not in ids),
+        drained=tuple(i for i in config.drained if i not in ids),
     )
 
 
@@ -93,6 +94,15 @@ def occupy(config: PluginConfig, ids: Iterable[str]) -> PluginConfig:
     """The same devices; no pod gets one of `ids`, and no container starts with it."""
     listed = {device.id for device in config.devices}
     return replace(more_unhealthy(config, ids), occupied=tuple(sorted(listed.intersection(ids))))
+
+
+def drain(config: PluginConfig, ids: Iterable[str], kubelet: Identity | None) -> PluginConfig:
+    """The same devices; no new pod gets one of `ids`, and who holds one keeps it.
+
+    `kubelet`: the one whose pods are known to be admitted.
+    """
+    found = tuple(sorted({device.id for device in config.devices}.intersection(ids)))
+    return replace(config, drained=found, kubelet=kubelet if found else None)
 
 
 def counts(config: PluginConfig) -> dict[str, int]:

@@ -8,7 +8,7 @@ decided in `target`, never here.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from crds.v1alpha1.names import Backend, Reason
+from crds.v1alpha1.names import Backend, Mode, Reason
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem
 from nodeagent.desired.for_nvidia import config_for
@@ -117,6 +117,18 @@ def desired_items(
         by_nvidia=by_nvidia,
         nvidia=nvidia if by_nvidia else None,
     )
+
+
+def drained(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu]) -> frozenset[str]:
+    """Ids of partitions that no new pod gets. GPUs that people pin, and Manual or paused plans, have none."""
+    if plan is None or plan.content is None:
+        return frozenset()
+    spec = plan.content.spec
+    if spec.planned is None or spec.paused or spec.mode == Mode.MANUAL:
+        return frozenset()
+    planned = {id(item) for item in spec.planned.gpus}
+    items = effective_items(spec, {gpu.index: gpu.uuid for gpu in gpus}).values()
+    return frozenset(i for item in items if item.drain and id(item) in planned for i in item.drain.partitions)
 
 
 def _left_alone(plan: ObservedPlan | None, gpus: Mapping[int, ObservedGpu], *, disabled: bool) -> DesiredItems:

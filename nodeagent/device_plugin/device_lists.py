@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nodeagent.handover.config import Device, DeviceKind, DeviceListStrategy, PluginConfig
+from nodeagent.handover.files import Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,8 @@ class DeviceLists:
         self._named: frozenset[str] | None = None
         self._doubted: frozenset[str] = frozenset()
         self._closed = False
+        self._kubelet: Identity | None = None
+        self._recorded: frozenset[str] = frozenset()
         self._listings: dict[str, Listing] = {}
         self._number = 0
         self._running: Counter[str] = Counter()
@@ -111,6 +114,14 @@ class DeviceLists:
             self._closed = True
             self._renew_listings()
 
+    def set_kubelet(self, kubelet: Identity | None, recorded: frozenset[str]) -> None:
+        """The kubelet that is registered with next. What it records is healthy, drained or not, until the agent knows
+        that it has admitted the pods: it would refuse one whose container does not run just now."""
+        with self._condition:
+            if (kubelet, recorded) != (self._kubelet, self._recorded):
+                self._kubelet, self._recorded = kubelet, recorded
+                self._renew_listings()
+
     def doubted(self) -> tuple[Device, ...]:
         """Those of them that are advertised."""
         with self._condition:
@@ -168,10 +179,12 @@ class DeviceLists:
         fresh: dict[str, list[tuple[str, bool]]] = {resource: [] for resource in self._listings}
         for device in self._config.devices:
             fresh.setdefault(device.resource, [])
+        admitted = self._config.kubelet == self._kubelet
+        drained = frozenset(self._config.drained) - (frozenset() if admitted else self._recorded)
         for device in self._config.advertised():
             without_daemon = device.kind is DeviceKind.MPS and device.gpu in self._unready
             resolves = self._named is None or device.id in self._named
-            healthy = device.id not in self._doubted.union(self._config.unhealthy)
+            healthy = device.id not in self._doubted.union(self._config.unhealthy, drained)
             healthy = healthy and not (without_daemon or self._closed) and resolves
             fresh[device.resource].append((device.id, healthy))
         for resource, id_ in self._in_answers() - {(d.resource, d.id) for d in self._config.advertised()}:

@@ -28,6 +28,8 @@ class Doubts:
         self._inherited: tuple[Identity | None] | None = None
         """The checkpoint that this kubelet began with, until it has written its own."""
         self._ids: frozenset[str] = frozenset()
+        self.recorded: frozenset[str] = frozenset()
+        """Ids that the checkpoint names with which this kubelet began: it admits their pods again."""
 
     def judge(self, kubelet: Identity | None) -> frozenset[str]:
         """The ids in doubt; `kubelet` is its socket. From one thread."""
@@ -35,7 +37,7 @@ class Doubts:
         new = kubelet not in (None, self._kubelet)
         written = not new and self._inherited is not None and found != self._inherited[0]
         if new:
-            self._kubelet, self._inherited = kubelet, (found,)
+            self._kubelet, self._inherited, self.recorded = kubelet, (found,), frozenset(self._pods())
         elif written:
             self._inherited = None
         if new or written:

@@ -34,7 +34,7 @@ from nodeagent.handover.config import (
     PluginFiles,
     Problem,
 )
-from nodeagent.handover.files import Unreadable
+from nodeagent.handover.files import Identity, Unreadable
 from nodeagent.handover.watch import DirectoryWatches
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class PluginService:
         self._registrar = Registrar(
             self._paths,
             self._lists,
-            judge=lambda kubelet: self._lists.set_doubted(self._doubts.judge(kubelet)),
+            judge=self._judge,
             on_change=self._wake.set,
             timing=self._timing.registration,
         )
@@ -155,6 +155,12 @@ class PluginService:
             return None
         names = cdi.named_devices(self._cdi_dir)
         return frozenset() if isinstance(names, Unreadable) else names
+
+    def _judge(self, kubelet: Identity | None) -> None:
+        """Before anything is registered with it, and again."""
+        doubted = self._doubts.judge(kubelet)
+        self._lists.set_kubelet(kubelet, self._doubts.recorded)
+        self._lists.set_doubted(doubted)
 
     def _judge_daemons(self) -> None:
         self._daemons.refresh()

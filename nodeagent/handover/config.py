@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter, with_config
 
-from nodeagent.handover.files import WIRE, Unreadable, read_json, write_json
+from nodeagent.handover.files import WIRE, Identity, Unreadable, read_json, write_json
 
 HASH_HEX_DIGITS = 12
 Text = Annotated[str, Field(min_length=1)]
@@ -61,6 +61,8 @@ class PluginConfig:
     devices: tuple[Device, ...] = ()
     withdrawn: tuple[str, ...] = ()  # ids that are not advertised and that Allocate refuses, listed above or not
     unhealthy: tuple[str, ...] = ()  # ids that are listed as Unhealthy: who holds one keeps it, no pod gets one
+    drained: tuple[str, ...] = ()  # the same of GPUs that are well: who holds one keeps it, no pod gets one
+    kubelet: Identity | None = None  # the one to which these are so; another one admits their holders first
     occupied: tuple[str, ...] = ()  # ids with which no container starts: a process of an earlier holder is left
     boot_id: str = ""  # of the node when this was written; no part of the hash, for it does not belong to the contents
     generation: int = field(default=0, compare=False)  # of the plan when this was written, for the plugin's log alone
@@ -94,7 +96,7 @@ class PluginConfig:
 
     def healthy(self) -> tuple[Device, ...]:
         """Devices that pods can get: the kubelet's allocatable."""
-        return tuple(device for device in self.advertised() if device.id not in self.unhealthy)
+        return tuple(device for device in self.advertised() if device.id not in {*self.unhealthy, *self.drained})
 
     def in_boot(self, boot_id: str) -> "PluginConfig":
         """As far as it holds in this boot: no MIG instance outlives the one in which it was observed, nor a process."""

@@ -158,6 +158,10 @@ class Kubelet:
             return True
         return bool(pid)
 
+    def identity(self) -> Identity | None:
+        """Of the socket on which device plugins register: a new one means a new kubelet."""
+        return identity(self._paths.registration_socket)
+
     def seconds_since_start(self) -> float | None:
         """Since this kubelet began to serve; None while it does not. A new socket means a new kubelet."""
         found = identity(self._paths.pod_resources_socket)

@@ -5,11 +5,12 @@ the kubelet's list cannot have got a holder that the later answers miss. So `rea
 plugin has in force was read. A witness that cannot be read makes every id unknown. Changes nothing but its memory.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from nodeagent.handover.config import Allocation, PluginFiles, read_ledger, read_ledger_mark
-from nodeagent.handover.files import Unreadable
+from nodeagent.handover.files import Identity, Unreadable
 from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.observed.ends import EndBook, Ends
 from nodeagent.observed.holdings import Holdings
@@ -35,6 +36,8 @@ class KubeletReader(Protocol):
 
     def rival_sockets(self) -> tuple[str, ...]: ...
 
+    def identity(self) -> Identity | None: ...
+
     def seconds_since_start(self) -> float | None: ...
 
     def shares_processes(self) -> bool: ...
@@ -49,6 +52,8 @@ class Witnessed:
     pods: ObservedPods
     usage: Usage
     rival_sockets: tuple[str, ...]
+    kubelet: Identity | None
+    """Its socket, read before its List; None until that names each living pod with what the checkpoint gives it."""
     believed_in_seconds: float | None
     """Until the List of a kubelet that has just started is believed."""
     handed_out: tuple[Allocation, ...]
@@ -74,6 +79,7 @@ class Witnesses:
 
     def read(self, book: PodBook) -> Witnessed:
         """Read them all; the pods last, after the kubelet's answers."""
+        kubelet = self.kubelet.identity()
         allocatable = self.kubelet.allocatable()
         allocations = read_ledger(self.files) or ()
         unusable = f"the device plugin's {allocations}" if isinstance(allocations, Unreadable) else ""
@@ -106,6 +112,7 @@ class Witnesses:
             usage=judge(pods, listed, votes, too_early=too_early or lost or self.holdings.problem),
             rival_sockets=self.kubelet.rival_sockets(),
             handed_out=handed_out,
+            kubelet=None if too_early or _admits(pods, checkpoint, listed) else kubelet,
             believed_in_seconds=self.kubelet_start_seconds - seconds if seconds is not None else None,
             hidden_processes="" if sees_processes else HIDDEN_PROCESSES,
             ends=ends,
@@ -119,3 +126,11 @@ class Witnesses:
             # Not how long ago: a sentence that changes every second would be a status write every second.
             return f"the kubelet started just now, and what it lists is believed after {self.kubelet_start_seconds:g} s"
         return ""
+
+
+def _admits(pods: ObservedPods, checkpoint: Iterable[CheckpointEntry], listed: Listed | NoAnswer) -> bool:
+    """A kubelet that has started may not have admitted every pod again yet that its checkpoint names."""
+    if isinstance(listed, NoAnswer):
+        return True
+    living, ids = {pod.uid for pod in pods.pods if not pod.ended}, listed.ids()
+    return any(not ids.issuperset(entry.ids) for entry in checkpoint if entry.pod_uid in living)

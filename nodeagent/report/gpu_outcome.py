@@ -195,7 +195,7 @@ def partition_outcome(partition: Partition, verdict: Verdict, advertised: Advert
         state = PartitionState.WITHDRAWN
     elif verdict.use is Use.UNKNOWN or not partition.advertisable or unhealthy:
         state = PartitionState.UNKNOWN
-    elif partition.id not in advertised.confirmation.schedulable:
+    elif partition.id not in advertised.confirmation.schedulable.union(advertised.config.drained):
         state = PartitionState.PENDING
     doubt = verdict.why if state is PartitionState.UNKNOWN else ""
     return PartitionOutcome(partition=partition, state=state, pod=pod, unhealthy=unhealthy, doubt=doubt)

@@ -18,7 +18,7 @@ from nodeagent.handover.config import (
     write_ledger,
     write_loaded,
 )
-from nodeagent.handover.files import Unreadable
+from nodeagent.handover.files import Identity, Unreadable
 from nodeagent.handover.seen_free import read_seen_free
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 
@@ -40,6 +40,10 @@ class PluginMemory:
         self.allocations: dict[str, Allocation] = {}
         self.doubted: frozenset[str] = frozenset()
         """Handed out, unknown to a kubelet that has lost its checkpoint, and not seen free since."""
+        self.socket = (1, 1)
+        """Of the kubelet that it is registered with."""
+        self.admitting = False
+        """That one has begun with a checkpoint that names every device."""
         self._mark = LedgerMark("book 0", 0)
         self._serial = 0.0
 
@@ -88,7 +92,8 @@ class PluginMemory:
                 ready = device.kind is not DeviceKind.MPS or device.gpu not in self.unready
                 real = device.kind is not DeviceKind.MIG or self.config.boot_id == self.boot
                 resolves = self.config.device_list_strategy == DeviceListStrategy.ENVVAR or device.id in names
-                healthy = device.id not in self.doubted.union(self.config.unhealthy) and resolves
+                kept_from_new = () if self.admitting and self.config.kubelet != self.socket else self.config.drained
+                healthy = device.id not in self.doubted.union(self.config.unhealthy, kept_from_new) and resolves
                 found[device.resource][device.id] = ready and real and healthy
         return found
 
@@ -173,6 +178,9 @@ class KubeletMemory:
 
     def shares_processes(self) -> bool:
         return self.same_processes
+
+    def identity(self) -> Identity | None:
+        return self._plugin.socket
 
     def seconds_since_start(self) -> float | None:
         return self.age_seconds

@@ -135,9 +135,13 @@ class Board:
 
     def found_on(self, assignment: Assignment, node: int, reach: Reach) -> Found | None:
         """What of this node's devices the pod would take, whatever its filters answer; None: it has no room."""
+        return self.found_among(self.devices[node], assignment, node, reach)
+
+    def found_among(self, devices: Sequence[Device], assignment: Assignment, node: int, reach: Reach) -> Found | None:
+        """The same of some of the node's devices."""
         if not self.nodes[node].fits(assignment.demand):
             return None
-        return on_node(self.devices[node], assignment.demand, self.rank, reach)
+        return on_node(devices, assignment.demand, self.rank, reach)
 
     def put(self, assignment: Assignment, node: int, taken: Taken) -> None:
         """On devices that have space for it: found now, or where it was before."""
@@ -192,17 +196,17 @@ class Board:
             nodes.add(node)
         self.settle(nodes)
 
-    def reserve(self, assignment: Assignment, device: Device) -> None:
+    def drain(self, assignment: Assignment, device: Device) -> None:
         """Keep a device, and what the pod needs of its node, from every pod that is placed after this."""
         self.nodes[device.node].take(assignment.demand)
-        device.reserved = True
+        device.drained = True
         device.restore()
         self._enter(device)
 
-    def release(self, assignment: Assignment, device: Device) -> None:
-        """Take the reservation back."""
+    def end_drain(self, assignment: Assignment, device: Device) -> None:
+        """It is free for every pod."""
         self.nodes[device.node].give_back(assignment.demand)
-        device.reserved = False
+        device.drained = False
         device.restore()
         self.settle((device.node,))
 

@@ -93,8 +93,8 @@ class Device:
     """The bucket that it is in: state and present tier in one integer."""
     position: int = -1
     """In `pool.devices`."""
-    reserved: bool = False
-    """Kept for a pod that waits until its holders finish: full for every other pod."""
+    drained: bool = False
+    """For a pod that waits until holders finish: full for every other pod."""
 
     @property
     def changed(self) -> bool:
@@ -103,7 +103,7 @@ class Device:
 
     def restore(self) -> None:
         """Work out the state from what is placed on it."""
-        self.state = self.pool.full if self.reserved else self.pool.restored(self)
+        self.state = self.pool.full if self.drained else self.pool.restored(self)
 
 
 class Pool(ABC):

@@ -23,10 +23,15 @@ class NodeCapacity:
     changes: int = 0
     """How many pods came or went: what failed on the node before the next change fails again."""
 
+    withheld: frozenset[str] = frozenset()
+    """Partitions of which a drained one is held: the kubelet counts, so that a new one would serve no pod before."""
+
     def fits(self, demand: Demand) -> bool:
         """Everything but partitions."""
         ports = demand.host_ports
         if self.overheld and self.lacks(demand):
+            return False
+        if self.withheld and any(resource in self.withheld for resource, _ in demand.wants):
             return False
         return self.free.fits(demand.needs) and not (ports and self.usage.conflicts(ports))
 

@@ -13,6 +13,7 @@ from controller.model.demand import is_partition, kind_of
 from controller.model.equal_shares import equal_shares
 from controller.model.snapshot import Snapshot
 from controller.model.views import (
+    Drain,
     GpuView,
     MigDesired,
     MpsDesired,
@@ -61,7 +62,8 @@ def node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], o
         return stock
     stock.held_unseen = _held_unseen(plan, pods)
     stock.overheld = _overheld(stock, plan) if stock.held_unseen else frozenset()
-    stock.gpus = tuple(_gpu_stock(stock, gpu, options) for gpu in plan.gpus)
+    drains = {item.uuid: item.drain for item in plan.planned if item.drain is not None}
+    stock.gpus = tuple(_gpu_stock(stock, gpu, options, drains.get(gpu.uuid)) for gpu in plan.gpus)
     return stock
 
 
@@ -106,12 +108,14 @@ def _overheld(stock: NodeStock, plan: PlanView) -> frozenset[str]:
     return frozenset(name for name in stock.held_unseen if is_partition(name) and held[name] > there[name])
 
 
-def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions) -> GpuStock:
+def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions, drain: Drain | None) -> GpuStock:
     """Sort the partitions first: an ineligible GPU's idle ones are supply, too, if the node still advertises them."""
     staying, idle, unseen = gpu.used, gpu.free, stock.held_unseen
     if unseen:
         staying = tuple([part for part in gpu.partitions if part.used or part.resource in unseen])
         idle = tuple([part for part in gpu.free if part.resource not in unseen])
+    if drain is not None:
+        idle = tuple([part for part in idle if part.id not in drain.partitions])
     cut = _cut_of(stock.node, gpu)
     shares = None
     if cut is Cut.MPS and not gpu.mig_enabled and not gpu.pinned:
@@ -133,6 +137,7 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions) -> GpuSt
         ineligible=ineligible,
         staying=staying,
         idle=idle,
+        drain=drain,
         failed=failed,
         equal_shares=shares,
     )

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from controller.model.capacity import Capacity
 from controller.model.demand import kind_of
-from controller.model.views import GpuView, MpsDesired, NodeView, PartitionView, PlanView
+from controller.model.views import Drain, GpuView, MpsDesired, NodeView, PartitionView, PlanView
 from controller.simulator import Usage
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product
@@ -39,7 +39,7 @@ class Ineligible(Enum):
     PINNED = "in spec.gpus"
     SHARED_ALIKE = "shared in equal parts, by its node's label or the setting"
     BY_NVIDIA = "served by NVIDIA's device plugin"
-    RESERVED = "reserved for a pod that has waited longer"
+    DRAINED = "drained for a pod that has waited long"
     NO_PLACEMENT = "a partition without its placement, as of a lost GPU"
     WAITING = "waits for a partition in use that its plan lacks"
     FAILED = "failed"
@@ -72,6 +72,8 @@ class GpuStock:
     ineligible: Ineligible | None
     staying: tuple[PartitionView, ...] = ()
     idle: tuple[PartitionView, ...] = ()
+    drain: Drain | None = None
+    """What of it no new pod gets. Of that, what is free is neither in `staying` nor in `idle`."""
     failed: Layout = NO_INSTANCES
     """Planned instances that could not be made: the GPU is planned again around them."""
     equal_shares: MpsDesired | None = None

@@ -49,10 +49,11 @@ def supply_of(stock: NodeStock) -> NodeSupply:
     if stock.ineligible in (Ineligible.PLAN_FAILED, Ineligible.HELD_OFF):
         return NodeSupply()
     changing = [gpu for gpu in stock.gpus if not gpu.view.settled]
-    if not changing:
+    drained = _drained(stock)
+    if not changing and not drained:
         return NodeSupply(existing=_unrequested(stock))
     coming = sum((desired_counts(gpu.view.desired) for gpu in changing if gpu.view.under_way), Counter())
-    leaving = _leaving(changing)
+    leaving = _leaving(changing) + drained
     observed = Counter(part.resource for gpu in stock.gpus for part in gpu.view.partitions)
     others = Counter(
         part.resource
@@ -86,6 +87,12 @@ def _unrequested(stock: NodeStock) -> dict[str, int]:
         for name, count in sorted(stock.node.allocatable.items())
         if count > held[name] and is_device(name)
     }
+
+
+def _drained(stock: NodeStock) -> Counter[str]:
+    """What no new pod gets: it leaves allocatable, held or not."""
+    drains = [(gpu.view.partitions, gpu.drain.partitions) for gpu in stock.gpus if gpu.drain is not None]
+    return Counter(part.resource for parts, ids in drains for part in parts if part.id in ids)
 
 
 def _leaving(changing: list[GpuStock]) -> Counter[str]:

@@ -2,18 +2,18 @@
 
 Takes the board before anything is placed, and takes their node groups from such assignments: where no node has the
 partitions and all else at once, or where filters refuse it for what stays as it is. A gang that lacks one of these is
-left out whole. An aged pod keeps its groups while a GPU could be reserved for it. What can only become less during a
-pass need not be tried again; in a level, a group or a budget of its own, such a pod would make the search take another
-way. Never leaves out a pod that could be placed.
+left out whole. A pod that has waited long keeps its groups while a GPU is, or could be, drained for it. What can only
+become less during a pass need not be tried again; in a level, a group or a budget of its own, such a pod would make the
+search take another way. Never leaves out a pod that could be placed.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
-from controller.planner.placement.ageing import Ageing, could_reserve
+from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs
 from controller.simulator.terms import Pair
 
@@ -21,13 +21,19 @@ _ROUNDS = 4
 """What is left out may be what others need: gangs, and pods near which others must be."""
 
 
-def leave_out_hopeless(board: Board, assignments: Sequence[Assignment], gangs: Gangs, ageing: Ageing) -> bool:
-    """Returns whether there was any."""
+def leave_out_hopeless(
+    board: Board,
+    assignments: Sequence[Assignment],
+    gangs: Gangs,
+    constrained: ConstrainedPlacement,
+    may_serve: Callable[[Assignment], bool],
+) -> bool:
+    """Returns whether there was any. `may_serve`: whether a drain serves the pod, or could."""
     rooms: dict[tuple[Wants, int], bool] = {}
     found = False
     for _ in range(_ROUNDS):
         before = sum(bool(one.groups) for one in assignments)
-        _leave_out(board, assignments, ageing, rooms)
+        _leave_out(board, assignments, constrained, may_serve, rooms)
         gangs.leave_out(assignments)
         if before == sum(bool(one.groups) for one in assignments):
             break
@@ -36,21 +42,22 @@ def leave_out_hopeless(board: Board, assignments: Sequence[Assignment], gangs: G
 
 
 def _leave_out(
-    board: Board, assignments: Sequence[Assignment], ageing: Ageing, rooms: dict[tuple[Wants, int], bool]
+    board: Board,
+    assignments: Sequence[Assignment],
+    constrained: ConstrainedPlacement,
+    may_serve: Callable[[Assignment], bool],
+    rooms: dict[tuple[Wants, int], bool],
 ) -> None:
     labels = Counter[Pair](pair for one in assignments if one.groups for pair in one.pod.labels)
     hopes: dict[Hashable, bool] = {}
     for one in assignments:
         if not one.groups:
             continue
-        ages = one.pod.uid in ageing.aged
-        alike = (ageing.constrained.alike(one), one.tried, ages, bool(one.pod.gang))
+        alike = (constrained.alike(one), one.tried, bool(one.pod.gang))
         if alike not in hopes:
             nodes = _with_room(board, one, rooms)
-            hopes[alike] = any(ageing.constrained.may_accept(one, node, labels) for node in nodes) or (
-                ages and could_reserve(board, one, ageing)
-            )
-        if not hopes[alike]:
+            hopes[alike] = any(constrained.may_accept(one, node, labels) for node in nodes)
+        if not hopes[alike] and not may_serve(one):
             one.groups = ()
 
 

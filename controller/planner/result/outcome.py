@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from controller.model.demand import DemandSet, total_wants
-from controller.model.results import Counts, Placed, PlanningResult, ReservedFor, Supply, Unplaced
+from controller.model.results import Counts, Placed, PlanningResult, Supply, Unplaced
 from controller.planner.board.assignment import Assignment
-from controller.planner.board.board import Board
 from controller.planner.board.devices import Device, Part, Reach
 from controller.planner.inventory.stock import NodeStock
 from controller.planner.isolation import by_node
 from controller.planner.result.layouts import Realised, realise
-from controller.planner.result.repair import repaired
+from controller.planner.result.repair import drained, repaired
 from controller.planner.search import Finished
 
 _SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
@@ -26,14 +25,14 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
     assignments, stocks = finished.tried, finished.stocks
     placed = tuple(_placed(one, stocks) for one in assignments if one.placed)
     supplies = Counter(one.supply for one in placed)
-    realised = _realise_all(stocks, finished.board, any_placed=bool(placed))
+    realised = _realise_all(finished, any_placed=bool(placed))
     return PlanningResult(
         node_changes=tuple(one.change for one in realised),
         placed=placed,
         unplaced=unplaced,
         bound=finished.bound,
         remarks=tuple(finished.remarks),
-        reserved=_reserved(finished),
+        drained=finished.drains.results(),
         unexamined=_unexamined(finished),
         counts=Counts(
             demands=len(assignments),
@@ -50,16 +49,6 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
     )
 
 
-def _reserved(finished: Finished) -> ReservedFor | None:
-    if finished.reservation is None:
-        return None
-    assignment, device = finished.reservation.assignment, finished.reservation.device
-    stock = finished.stocks[device.node]
-    gpu = stock.gpus[device.gpu]
-    holders = sorted(f"{part.resource} at {part.start} {part.id}: {part.pod}" for part in gpu.staying)
-    return ReservedFor(uid=assignment.pod.uid, node=stock.name, gpu=gpu.view.index, holders=tuple(holders))
-
-
 def _unexamined(finished: Finished) -> tuple[str, ...]:
     """Those that had no turn in the pass before either come first."""
     before, cut, groups = finished.constrained.first, finished.constrained.unexamined, finished.groups
@@ -73,14 +62,16 @@ def _requested(demands: DemandSet) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(wants.items()))
 
 
-def _realise_all(stocks: Sequence[NodeStock], board: Board, *, any_placed: bool) -> list[Realised]:
+def _realise_all(finished: Finished, *, any_placed: bool) -> list[Realised]:
+    board, drains = finished.board, finished.drains
+
     def change(node: int, stock: NodeStock) -> Realised | None:
         if stock.plan is None:
             return None
         changed = [device for device in board.devices[node] if any_placed and device.parts and device.changed]
-        return realise(stock, repaired(stock), changed)
+        return realise(stock, drained(stock, repaired(stock), drains.by_gpu(node)), changed)
 
-    return [found for found in by_node(change, stocks) if found is not None]
+    return [found for found in by_node(change, finished.stocks) if found is not None]
 
 
 def _placed(assignment: Assignment, stocks: Sequence[NodeStock]) -> Placed:

@@ -9,11 +9,11 @@ same as correcting once, whatever the status.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from controller.model.equal_shares import is_same, refused_shares
-from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
+from controller.model.views import Desired, Drain, GpuView, MigDesired, MpsDesired, PartitionView, PlannedGpu
 from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock, mig_layout, slice_of
 from controller.planner.result.slices import take, with_idle
 from partitioning.layouts import Instance, instance_at, with_model_names
@@ -56,6 +56,16 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
     return items
 
 
+def drained(stock: NodeStock, items: dict[int, PlannedGpu], drains: Mapping[int, Drain]) -> dict[int, PlannedGpu]:
+    """The items with what this pass drains; those of a node that is left out stay as they are."""
+    if stock.ineligible is not None:
+        return items
+    return {
+        index: item if item.drain == drains.get(index) else replace(item, drain=drains.get(index))
+        for index, item in items.items()
+    }
+
+
 def _with_present_indexes(items: dict[int, PlannedGpu], gpus: Iterable[GpuView]) -> dict[int, PlannedGpu]:
     """Of cards that moved. Agents follow the uuid; an earlier one needs both, and people read the index."""
     index_of = {gpu.uuid: gpu.index for gpu in gpus if gpu.uuid}
@@ -88,7 +98,7 @@ def _with_held(item: PlannedGpu, gpu: GpuView) -> PlannedGpu:
         desired = _mig_with_held(desired, gpu.model, held)
     elif isinstance(desired, MpsDesired):
         desired = _mps_with_held(desired, gpu.model, held)
-    return item if desired == item.desired else PlannedGpu(index=item.index, uuid=gpu.uuid, desired=desired)
+    return item if desired == item.desired else replace(item, uuid=gpu.uuid, desired=desired)
 
 
 def _mig_with_held(desired: MigDesired, model: GpuModel | None, held: list[PartitionView]) -> MigDesired:

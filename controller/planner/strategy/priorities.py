@@ -8,7 +8,7 @@ a reservation.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,7 +18,7 @@ from controller.planner.board.board import Board
 from controller.planner.bound import upper_bound
 from controller.planner.changing_places import change_places
 from controller.planner.improvement import exchange
-from controller.planner.placement.ageing import Ageing, GpuReservation, reserve_gpu
+from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.existing_supply import keep_reservations, place_untried
 from controller.planner.placement.gangs import GangKey, Gangs, key_of
 from controller.planner.strategy.level import Cost, demand_everywhere, place_once, settle_level
@@ -30,9 +30,12 @@ Levels = Sequence[Sequence[Assignment]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules(Ageing):
+class Rules:
     """What holds for every level."""
 
+    reservations: Mapping[str, int]
+    """Node numbers by pod uid."""
+    constrained: ConstrainedPlacement
     gangs: Gangs
     improve_steps: int
     most: int = 0
@@ -43,6 +46,10 @@ class Rules(Ageing):
     """Whether what only improves a plan is left out."""
     report: Callable[[PlannerPhase], None]
     """Called with the name of each phase after it."""
+
+    def keeps(self, one: Assignment) -> bool:
+        """The pod is placed where it has a reservation."""
+        return one.placed and self.reservations.get(one.pod.uid) == one.node
 
 
 def by_level(assignments: Sequence[Assignment], aged: Collection[str]) -> list[list[Assignment]]:
@@ -73,36 +80,21 @@ def moves_alone(assignment: Assignment) -> bool:
     return assignment.tried and not assignment.pod.gang and not assignment.constrained
 
 
-def place_levels(board: Board, levels: Levels, rules: Rules) -> GpuReservation | None:
-    """Returns the GPU that was reserved for an aged pod, if any."""
+def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
+    """Place all of them; what cannot be served stays without a place."""
     upper = [one for level in levels[:-1] for one in level if one.tried]
     if upper and upper_bound(board, upper, rules.remarks) == len(upper):
         _place(board, levels, rules, rules.most)
         no_work_left = rules.constrained.unexamined  # nor for another try
         if all(one.placed or one.pod.uid in no_work_left for one in upper) or rules.hurries():
-            return _reserve(board, levels[-1:], rules)
+            return
         board.clear(chain.from_iterable(levels))
         rules.gangs.found.clear()
         rules.constrained.begin()
-    reservation: GpuReservation | None = None
     left = rules.most
-    for number, members in enumerate(levels):
+    for members in levels:
         left -= _place(board, [members], rules, left)
-        reservation = reservation or _reserve(board, levels[number:], rules)
-    _place_together(board, levels, rules, None if reservation is None else reservation.assignment)
-    return reservation
-
-
-def _reserve(board: Board, levels: Levels, rules: Rules) -> GpuReservation | None:
-    """For a pod of the first of these levels; the others were not placed yet."""
-    members = levels[0] if levels else ()
-    if not any(one.tried and one.pod.uid in rules.aged for one in members):
-        return None
-    for lower in levels[1:]:  # they hold partitions as much as bound pods do
-        keep_reservations(board, lower, rules.reservations)
-    reservation = reserve_gpu(board, members, rules)
-    rules.report(PlannerPhase.AGEING)
-    return reservation
+    _place_together(board, levels, rules)
 
 
 def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
@@ -144,12 +136,9 @@ def _place_constrained(board: Board, assignments: Sequence[Assignment], rules: R
     rules.report(PlannerPhase.CONSTRAINED)
 
 
-def _place_together(board: Board, levels: Levels, rules: Rules, helped: Assignment | None) -> None:
-    """Place again in one go all that can move, where levels below the highest miss pods; what serves more stays.
-
-    `helped`: the aged pod for which others may have left their place.
-    """
-    movable = [[one for one in level if one is not helped and _moves(one, rules)] for level in levels]
+def _place_together(board: Board, levels: Levels, rules: Rules) -> None:
+    """Place again in one go all that can move, where levels below the highest miss pods; what serves more stays."""
+    movable = [[one for one in level if _moves(one, rules)] for level in levels]
     if rules.hurries() or all(one.placed for level in movable[1:] for one in level):
         return
     served, moved = _served(movable), list(chain.from_iterable(movable))

@@ -4,7 +4,7 @@ import pytest
 
 from controller.cache.heartbeats import Heartbeats
 from controller.cache.state import State
-from controller.model.results import ReservedFor
+from controller.model.results import Drained
 from controller.model.views import PlannerOptions
 from tests.builders.objects import Json, condition, item, node, plan, pod
 from tests.controller.cache.state_bench import READY, StateBench, settled
@@ -217,17 +217,41 @@ def test_the_next_pass_knows_for_which_pods_the_last_one_had_no_work_left() -> N
     assert bench.state.snapshot().unexamined == ("uid-b", "uid-a")
 
 
-def test_the_pod_whose_reservation_was_given_up_rests() -> None:
+DRAINED = Drained(
+    uid="uid-a", key=("team", "a"), node="n1", gpu=0, partitions=("MIG-0",), holders=("a holder",), created=(0,)
+)
+
+
+def test_the_pod_whose_drain_was_given_up_rests() -> None:
     bench = StateBench()
     bench.pod(pod("a"))
-    reserved = ReservedFor(uid="uid-a", node="n1", gpu=0, holders=("a holder",))
-    bench.state.note_reserved(reserved)
+    bench.state.note_drained([DRAINED])
     bench.clock.now += 1800
-    bench.state.note_reserved(reserved)
+    bench.state.note_drained([DRAINED])
 
     assert bench.state.snapshot().resting == {"uid-a"}
     bench.clock.now += 600
     assert not bench.state.snapshot().resting
+
+
+def test_a_pod_that_waits_on_is_one_to_drain_for() -> None:
+    bench = StateBench()
+    bench.pod(pod("a"))
+    bench.clock.now += 3599
+    assert bench.state.snapshot().aged == {"uid-a"}
+    assert bench.state.snapshot().drained_for == frozenset()
+    bench.clock.now += 1
+    assert bench.state.snapshot().drained_for == {"uid-a"}
+
+
+def test_a_drain_whose_pod_is_gone_needs_a_pass_although_no_other_waits() -> None:
+    bench = StateBench()
+    bench.pod(pod("a"))
+    bench.state.note_drained([DRAINED])
+    bench.window.take()
+    bench.gone("a")
+
+    assert set(bench.window.take()) == {"a drain without its pod"}
 
 
 def test_ages_of_what_is_gone() -> None:

@@ -61,6 +61,7 @@ def mig(
             start=start,
             size=instance(gpu_model, profile, start).size,
             state="Used" if held else "Free",
+            id=f"MIG-{index}-{profile}-{start}",
             pod=holder if held else "",
         )
         for held, placed in ((True, used), (False, idle))

@@ -162,30 +162,25 @@ def test_the_next_aged_pod_has_its_turn_where_the_oldest_can_never_run() -> None
     never = replaced(pod("never", "7g.40gb"), requests=(("cpu", 1000), (NIC, 1), ("nvidia.com/mig-7g.40gb", 1)))
     honest = pod("honest", "7g.40gb", created=1)
     busy = server("node-1", mig(used=[("1g.5gb", 0)], holder="team/holder"))
-    young = [pod(f"young-{n}", "1g.5gb", created=5) for n in range(6)]
-    snapshot = aged(
-        cluster(busy, pods=[holder("node-1", "1g.5gb")], pending=[never, honest, *young]), "never", "honest"
-    )
+    later = replaced(holder("node-1", "1g.5gb"), created=5)
+    snapshot = waiting(cluster(busy, pods=[later], pending=[never, honest]), "never", "honest")
 
-    # Its GPU is kept for the second oldest: none of the young ones comes to it.
-    assert placed(plan(snapshot)) == set()
+    assert [one.key[1] for one in plan(snapshot).drained] == ["honest"]
 
 
-def test_what_the_holders_of_the_gpu_release_counts_for_the_reservation() -> None:
+def test_what_the_holders_of_the_gpu_release_counts_for_the_drain() -> None:
     """The node has no CPU left, and all of it is held by the pod that holds the GPU."""
     large = pod("large", "7g.40gb", cpu=120_000)
-    small = pod("holder", "1g.5gb", node_name="node-1", cpu=120_000)
-    young = [pod(f"young-{n}", "1g.5gb", created=5) for n in range(6)]
-    snapshot = aged(
-        cluster(
-            server("node-1", mig(used=[("1g.5gb", 0)], holder="team/holder"), cpu=128_000),
-            pods=[small],
-            pending=[large, *young],
-        ),
-        "large",
-    )
+    small = pod("holder", "1g.5gb", node_name="node-1", cpu=120_000, created=5)
+    busy = server("node-1", mig(used=[("1g.5gb", 0)], holder="team/holder"), cpu=128_000)
+    snapshot = waiting(cluster(busy, pods=[small], pending=[large]), "large")
 
-    assert placed(plan(snapshot)) == set()
+    assert [one.key[1] for one in plan(snapshot).drained] == ["large"]
+
+
+def waiting(snapshot: Snapshot, *names: str) -> Snapshot:
+    """These have waited so long that a GPU is drained for the oldest."""
+    return replace(snapshot, drained_for=frozenset(f"uid-{name}" for name in names))
 
 
 def with_nic(name: str = "p") -> PodView:

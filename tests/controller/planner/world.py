@@ -54,16 +54,21 @@ def _written(gpu: GpuView, desired: Desired, *, settled: bool) -> GpuView:
     if not settled:
         return replace(gpu, desired=desired, settled=False, under_way=True, state="Changing")
     staying = [part for part in gpu.partitions if part.used]
-    return replace(gpu, desired=desired, partitions=tuple(_partitions(desired, staying)), state="Ready")
+    return replace(gpu, desired=desired, partitions=tuple(_partitions(desired, staying, gpu.index)), state="Ready")
 
 
-def _partitions(desired: Desired, staying: list[PartitionView]) -> list[PartitionView]:
+def _partitions(desired: Desired, staying: list[PartitionView], gpu: int) -> list[PartitionView]:
     parts = list(staying)
     if isinstance(desired, MigDesired):
         taken = {part.start for part in staying}
         parts += [
             PartitionView(
-                resource=mig_resource(one.profile), profile=one.profile, start=one.start, size=one.size, state="Free"
+                resource=mig_resource(one.profile),
+                profile=one.profile,
+                start=one.start,
+                size=one.size,
+                state="Free",
+                id=f"MIG-{gpu}-{one.profile}-{one.start}",
             )
             for one in desired.layout
             if one.start not in taken

@@ -166,3 +166,13 @@ def test_resources_of_earlier_processes_are_listed_with_nothing() -> None:
     lists.replace(PluginConfig.of([mig("m1")]))
     assert lists.resources() == (R, "nvidia.com/old")
     assert lists.listing("nvidia.com/old").devices == ()
+
+
+def test_drained_ids_are_unhealthy_and_not_refused() -> None:
+    """A pod that was given one a moment before gets it: nothing is wrong with the device."""
+    lists = DeviceLists()
+    lists.replace(replace(PluginConfig.of([mig("m1"), mig("m2")]), drained=("m1",)), unready=())
+
+    assert lists.listing(R).devices == (("m1", False), ("m2", True))
+    with lists.allocating(R, ["m1"]) as answer:
+        assert not isinstance(answer, RefusedAllocate)

@@ -1,10 +1,11 @@
 """Random lives of a node: what runs is never touched and never given to a second pod, and in the end all is as planned.
 
-Plans change, pods come, end, vanish and return under their names before the watch brings it, outlive their deletion for
-any time or a phase that says that they have ended, pods of another device plugin hold devices under its ids, an
-administrator cuts a GPU right before the agent does, the kubelet loses its checkpoint, files of the state directory are
-wiped or put back from an earlier copy, agent and plugin are killed. The world fails by itself where something in use is
-destroyed, or two containers have one device; here are the invariants that hold after every step, and where it all ends.
+Plans change and drain partitions, pods come, end, vanish and return under their names before the watch brings it,
+outlive their deletion for any time or a phase that says that they have ended, pods of another device plugin hold
+devices under its ids, an administrator cuts a GPU right before the agent does, the kubelet loses its checkpoint, files
+of the state directory are wiped or put back from an earlier copy, agent and plugin are killed. The world fails by
+itself where something in use is destroyed, or two containers have one device; here are the invariants that hold after
+every step, and where it all ends.
 `python -m tests.nodeagent.passes.test_random_lives` prints how often each of it was tried.
 """
 
@@ -53,6 +54,7 @@ steps = st.one_of(
     st.tuples(st.just("mps"), slices),
     st.tuples(st.just("whole")),
     st.tuples(st.just("leave")),
+    st.tuples(st.just("drain"), st.integers(0, 5), st.booleans()),
     st.tuples(st.just("pod"), st.sampled_from(RESOURCES)),
     st.tuples(st.just("finish"), st.integers(0, 5)),
     st.tuples(st.just("force delete"), st.integers(0, 5), st.sampled_from(LIVES_SECONDS)),
@@ -77,6 +79,9 @@ class Life:
     def __init__(self, path: Path) -> None:
         self.world = World(path, [cut(("3g.40gb", 4), ("1g.10gb", 0)), plain()])
         self.items: dict[int, Raw] = {}
+        self.drained: frozenset[str] = frozenset()
+        """Ids that no new pod gets, as the plan says since then."""
+        self.drained_at = 0.0
         self.alive: list[tuple[str, str]] = []
         self.orphans: list[tuple[tuple[str, str], float]] = []
         self.others: dict[tuple[str, str], float] = {}
@@ -107,6 +112,8 @@ class Life:
                 self.items[1] = whole(1)
             case ("leave",):
                 self.items.clear()
+            case ("drain", int() as number, bool() as all_of_them):
+                self._drain(number, all_of_them=all_of_them)
             case ("kill after", int() as number):
                 self.world.effect.kill_after = len(self.world.effect.done) + number
             case ("recut by hand",):
@@ -116,11 +123,20 @@ class Life:
             case _:
                 self._live_as_pod(step)
         if step[0] in ("mig", "mps", "whole", "leave"):
+            self.drained = frozenset()
             self.world.apply(*self.items.values())
         for _ in range(step[1] if step[0] == "pass" and isinstance(step[1], int) else 1):
             self.go_on()
         self.tried[str(step[0])] += 1
         self.copies.append({path: path.read_bytes() for path in self._files().values() if path.exists()})
+
+    def _drain(self, number: int, *, all_of_them: bool) -> None:
+        """For a pod that has waited long: as the controller, which plans what people do not pin."""
+        ids = sorted(device.id for device in self.world.plugin.config.devices)
+        self.drained = frozenset(ids if all_of_them else ids[number : number + 1])
+        self.drained_at = self.world.clock.now
+        drain = {"pod": "team/large", "uid": "uid-large", "partitions": sorted(self.drained)}
+        self.world.apply(planned=[{**item, "drain": drain} for item in self.items.values()])
 
     def _lose(self, step: Step) -> None:
         match step:
@@ -287,6 +303,8 @@ class Life:
         running = {device_id for key, ids in world.running.items() if key not in self.others for device_id in ids}
         assert running <= present
         self._check_others()
+        if world.clock.now - self.drained_at >= SECONDS_TO_WITHDRAW and self.items:
+            assert not self.drained & {i for ids in world.plugin.advertised().values() for i in ids}, "drained"
         given = [device_id for key in self.alive for device_id in world.running.get(key, ())]
         assert len(given) == len(set(given)), f"given twice: {sorted(given)}"
         plain_gpu = world.gpu(1)
@@ -328,6 +346,8 @@ TRIED: Counter[str] = Counter()
 @example(
     [("mig", THREES, False), *WAIT, ("pod", RESOURCES[3]), ("lost checkpoint",), ("pod", RESOURCES[3]), ("finish", 0)]
 )
+@example([("mig", THREES, False), *WAIT, ("pod", RESOURCES[3]), ("drain", 0, True), *WAIT, ("pod", RESOURCES[3])])
+@example([("mps", [10, 10]), *WAIT, ("pod", RESOURCES[4]), ("drain", 0, True), *WAIT, ("finish", 0), ("whole",), *WAIT])
 @example([("mps", [10]), *WAIT, ("pod", RESOURCES[4]), *WAIT, ("lost checkpoint",), *WAIT, ("pod", RESOURCES[4])])
 @example([("mig", THREES, False), *WAIT, ("recut by hand",), ("mig", {"1g.10gb": 1}, False), *WAIT])
 @example([("mig", THREES, False), *WAIT, ("pod", "any"), ("pass", 4), ("wipe with a holder", "everything", 0), *WAIT])

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from controller.model.reasons import UnplacedReason
 from controller.model.scheduling import HostPort
-from controller.model.views import PartitionView, PodView
+from controller.model.views import Drain, PartitionView, PodView
 from controller.planner.inventory.stock import Ineligible
 from partitioning.resources import WHOLE
-from tests.controller.explanation.scenarios.scenario import SPARE, A, Scenario, alone
+from tests.controller.explanation.scenarios.scenario import SPARE, A, Scenario, alone, with_plan
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, server
 
 WAITS, NO_CAPACITY = UnplacedReason.WAITS_FOR_RELEASE, UnplacedReason.NO_CAPACITY
@@ -30,6 +30,10 @@ PORT = replace(A, host_ports=(HostPort(port=8080),))
 ON_PORT = replace(pod("busy", node_name="n1"), host_ports=(HostPort(port=8080),))
 AGED = replace(pod("old", "7g.40gb", created=1))
 OLD_HOLDER = server("n1", mig(used=[("1g.5gb", 0)]))
+LATER = replace(holder("n1", "1g.5gb"), created=5)
+_IDS = tuple(part.id for part in OLD_HOLDER[1].gpus[0].partitions)
+_DRAIN = Drain(uid=AGED.uid, pod=AGED.key, partitions=_IDS)
+DRAINED = with_plan(OLD_HOLDER, planned=tuple(replace(item, drain=_DRAIN) for item in OLD_HOLDER[1].planned))
 
 
 def member(name: str, profile: str = "1g.5gb", size: int = 2) -> PodView:
@@ -80,12 +84,13 @@ TABLE = (
     ),
     Scenario(
         reason=WAITS,
-        what="it has waited longest, so a GPU is kept for it",
+        what="it has waited long, so a GPU is drained for it",
         before=replace(
-            cluster(OLD_HOLDER, pods=[holder("n1", "1g.5gb")], pending=[pod("a", "7g.40gb")]),
+            cluster(OLD_HOLDER, pods=[LATER], pending=[pod("a", "7g.40gb")]),
             aged=frozenset({"uid-a"}),
+            drained_for=frozenset({"uid-a"}),
         ),
-        remedy="The pod starts when enough is released there",
+        remedy="The pod starts when those that hold one have finished",
         done="the holder ends",
         after=replace(alone(FREE, pod("a", "7g.40gb")), aged=frozenset({"uid-a"})),
     ),
@@ -115,17 +120,15 @@ TABLE = (
     ),
     Scenario(
         reason=NO_CAPACITY,
-        what="the only GPU is kept for a pod that has waited longer",
-        before=replace(
-            cluster(OLD_HOLDER, pods=[holder("n1", "1g.5gb")], pending=[AGED, A]), aged=frozenset({AGED.uid})
-        ),
+        what="the only GPU is drained for a pod that has waited long",
+        before=replace(cluster(DRAINED, pods=[LATER], pending=[AGED, A]), aged=frozenset({AGED.uid})),
         remedy="add a GPU node",
         done="add one",
         after=replace(
-            cluster(OLD_HOLDER, SPARE, server("spare-2", mig()), pods=[holder("n1", "1g.5gb")], pending=[AGED, A]),
+            cluster(DRAINED, SPARE, server("spare-2", mig()), pods=[LATER], pending=[AGED, A]),
             aged=frozenset({AGED.uid}),
         ),
-        cause=Ineligible.RESERVED,
+        cause=Ineligible.DRAINED,
     ),
     Scenario(
         reason=LACKS,

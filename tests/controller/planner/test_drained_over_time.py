@@ -1,14 +1,14 @@
 """A large pod among small ones that run for hours, and alongside one that can never run: replayed hour by hour.
 
 Pods get the partitions that plans give them, and no others; each small pod runs for eight hours. What the kubelet may
-give in place of them (another idle partition of that node, of the same resource) no reservation can keep.
+give in place of them (another idle partition of that node, of the same resource) is not what this is about.
 """
 
 from dataclasses import replace
 
 import pytest
 
-from controller.cache.reservation_turns import ReservationTurns
+from controller.cache.drain_turns import DrainTurns
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
@@ -28,7 +28,7 @@ class Days:
     def __init__(self, *others: PodView) -> None:
         daemon = pod("daemon", node_name="n1", cpu=100)
         self.snapshot: Snapshot = cluster(server("n1", mig(0), mig(1)), pods=[daemon])
-        self.turns = ReservationTurns()
+        self.turns = DrainTurns()
         self.others = others
         self.came: dict[str, int] = {}
         self.ends: dict[str, int] = {}
@@ -57,9 +57,9 @@ class Days:
     def _pass(self, now: int) -> None:
         pending = {one.uid for one in self.snapshot.pending}
         aged = frozenset(uid for uid in pending if now - self.came[uid] >= AGEING_SECONDS)
-        snapshot = replace(self.snapshot, aged=aged, resting=self.turns.resting(now), begun=self.turns.begun)
+        snapshot = replace(self.snapshot, aged=aged, drained_for=aged, resting=self.turns.resting(now))
         result = plan(snapshot)
-        self.turns.note(result.reserved, pending, now)
+        self.turns.note(result.drained, pending, now, wall=now)
         self.snapshot = _bound_there(applied(snapshot, result), result)
         for one in result.placed:
             self.bound_at[one.key[1]] = now

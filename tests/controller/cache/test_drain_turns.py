@@ -1,37 +1,46 @@
-"""Whose turn it is to have a GPU reserved: given up without progress, kept once it has begun, back after a pause."""
-
-from collections.abc import Iterable
+"""Whose turn it is to have a GPU drained: given up without progress, kept once it has begun, back after a pause."""
 
 import pytest
 
-from controller.cache.reservation_turns import (
+from controller.cache.drain_turns import (
     BEGUN_SECONDS,
     FIRST_PAUSE_SECONDS,
     FREE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     UNCHANGED_SECONDS,
-    ReservationTurns,
+    DrainTurns,
 )
-from controller.model.results import ReservedFor
+from controller.model.results import Drained
+
+CAME = -3.0 * UNCHANGED_SECONDS
+"""Each holder that is known, on the clock of these tests."""
 
 
-def held(*holders: str, uid: str = "large", gpu: int = 0) -> ReservedFor:
-    return ReservedFor(uid=uid, node="n1", gpu=gpu, holders=holders)
+def held(*holders: str, uid: str = "large", gpu: int = 0, created: float = CAME) -> Drained:
+    return Drained(
+        uid=uid,
+        key=("team", uid),
+        node="n1",
+        gpu=gpu,
+        partitions=(f"MIG-{gpu}",),
+        holders=holders,
+        created=(int(created),) * len(holders),
+    )
 
 
 class Turns:
     """Turns on one clock, noted once a minute."""
 
     def __init__(self) -> None:
-        self.turns = ReservationTurns()
+        self.turns = DrainTurns()
         self.now = 0.0
         self.pending = {"large", "other"}
 
-    def note(self, reserved: ReservedFor | None, seconds: float = 0.0) -> bool:
+    def note(self, drained: Drained | None, seconds: float = 0.0) -> bool:
         """Whether the large pod rests after as long."""
         end = self.now + seconds
         while True:
-            self.turns.note(reserved, self.pending, self.now)
+            self.turns.note(() if drained is None else (drained,), self.pending, self.now, wall=self.now)
             if self.now >= end:
                 return "large" in self.turns.resting(self.now)
             self.now += min(60.0, end - self.now)
@@ -46,25 +55,27 @@ class Turns:
 @pytest.mark.parametrize(
     ("before", "after", "seconds"),
     [
-        ((), (), FREE_SECONDS),
-        (("a", "b"), ("a", "b"), UNCHANGED_SECONDS),
-        (("a", "b"), ("b",), BEGUN_SECONDS),
+        (held(), held(), FREE_SECONDS),
+        (held("a", "b"), held("a", "b"), UNCHANGED_SECONDS),
+        (held("a", "b"), held("b"), -CAME),
+        (held("a", "b", created=-60), held("b"), UNCHANGED_SECONDS),
+        (held("a", "b", created=0), held("b"), UNCHANGED_SECONDS),
+        (held("a", "b", created=-2 * BEGUN_SECONDS), held("b"), BEGUN_SECONDS),
     ],
-    ids=["nothing holds it", "no holder leaves", "a holder has left"],
+    ids=["nothing holds it", "no holder leaves", "a holder has left", "a young one", "one not known", "a very old one"],
 )
-def test_a_reservation_is_given_up_after(before: Iterable[str], after: Iterable[str], seconds: float) -> None:
+def test_a_drain_is_given_up_after(before: Drained, after: Drained, seconds: float) -> None:
     turns = Turns()
-    turns.note(held(*before))
-    assert not turns.note(held(*after), seconds - 60)
-    assert turns.note(held(*after), 60)
+    turns.note(before)
+    assert not turns.note(after, seconds - 60)
+    assert turns.note(after, 60)
 
 
 def test_each_holder_that_leaves_is_progress() -> None:
     turns = Turns()
     turns.note(held("a", "b", "c"), UNCHANGED_SECONDS - 60)
-    turns.note(held("b", "c"), BEGUN_SECONDS - 60)
-    assert not turns.note(held("c"), BEGUN_SECONDS - 60)
-    assert turns.note(held("c"), 60)
+    assert not turns.note(held("b", "c"), -CAME - 60)
+    assert not turns.note(held("c"), -CAME - 60)
 
 
 def test_a_holder_that_comes_or_another_gpu_is_no_progress() -> None:
@@ -100,8 +111,16 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     assert not turns.note(None)
 
 
-def test_a_pass_without_a_reservation_ends_the_turn() -> None:
+def test_a_pass_without_the_drain_ends_the_turn() -> None:
     turns = Turns()
     turns.note(held("a"), UNCHANGED_SECONDS - 60)
     turns.note(None)
     assert not turns.note(held("a"), UNCHANGED_SECONDS - 60)
+
+
+def test_several_pods_have_turns_of_their_own() -> None:
+    turns = DrainTurns()
+    for now in (0.0, UNCHANGED_SECONDS):
+        others = ("b",) if now else ("a", "b")
+        turns.note((held("a"), held(*others, uid="other", gpu=1)), {"large", "other"}, now, wall=now)
+    assert turns.resting(UNCHANGED_SECONDS) == {"large"}

@@ -1,0 +1,147 @@
+"""Chooses what is drained next: for the pods that have waited longest, the place that fewest holders keep from them.
+
+Takes the board after all pods were placed. Holders run on; no new pod gets what they hold, so that the place is free
+when the last of them has ended, although the scheduler would refill each partition at once. The kubelet's allocatable
+is a count: a drained device that is held takes a slot of its profile from whatever is freed first on its node. So no
+device of a profile that the pod itself wants is drained, nor one that was promised to others there. Never chooses what
+a pod of higher priority holds or could want, and nothing whose holder is not known. Nor does it wait for one that came
+before the pod: it has not overtaken the pod, and may never end.
+"""
+
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from controller.model.views import Drain, PartitionView, PlannerOptions, PodView
+from controller.planner.board.assignment import Assignment
+from controller.planner.board.devices import Device
+from controller.planner.board.pools import MigPool
+from controller.planner.draining.drains import Drains, GpuDrain
+from controller.planner.draining.holding import could_hold_with, fits_without
+from controller.planner.inventory.stock import GpuStock, mig_layout
+from partitioning.placements import occupancy, placements_of
+
+Cost = tuple[bool, int, int, int, int]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Choice:
+    """Made once per pass."""
+
+    drains: Drains
+    options: PlannerOptions
+    entitled: frozenset[str] = frozenset()
+    """Uids of pods that have waited long, and whose turn is not over."""
+    having: Collection[str] = ()
+    """Of pods for which the plans drain."""
+    bound: dict[str, PodView] = field(default_factory=dict)
+    """Those that may hold a partition, by title."""
+    possible: dict[Hashable, bool] = field(default_factory=dict)
+    """Whether a GPU could be drained, by what pods that are alike have in common."""
+    promised: dict[int, set[str]] = field(default_factory=dict)
+    """By node, what pods are to get there."""
+    waiting: Sequence[Assignment] = ()
+
+    def __post_init__(self) -> None:
+        snapshot = self.drains.snapshot
+        self.having = {gpu.drain.uid for stock in self.drains.stocks for gpu in stock.gpus if gpu.drain is not None}
+        if snapshot.drained_for and self.drains.most:
+            self.entitled = snapshot.drained_for - snapshot.resting
+            self.bound = {pod.title: pod for pod in snapshot.pods if pod.gpu}
+
+    def may_serve(self, one: Assignment) -> bool:
+        """Whether a GPU is drained for the pod, or could be now: before any pod is placed."""
+        if one.pod.uid in self.having or one.pod.uid not in self.entitled or one.pod.gang:
+            return one.pod.uid in self.having
+        alike = self.drains.constrained.alike(one)
+        if alike not in self.possible:
+            self.possible[alike] = any(True for _ in self._possible(one))
+        return self.possible[alike]
+
+    def choose(self, assignments: Sequence[Assignment]) -> None:
+        """Begin as many as may be."""
+        if not self.entitled:
+            return
+        self._look_around(assignments)
+        uids = self.entitled - self.drains.ended
+        entitled = [one for one in self.waiting if one.pod.uid in uids]
+        entitled.sort(key=lambda one: (-one.pod.priority, one.pod.created, one.pod.key))
+        in_vain: set[Hashable] = set()
+        for one in entitled:
+            if len(self.drains.found) >= self._most:
+                return
+            alike = self.drains.constrained.alike(one)
+            if alike in in_vain or not self._may_have(one) or self._has_its_share(one, entitled):
+                continue
+            found = min(self._possible(one), key=lambda each: each[0], default=None)
+            if found is None:
+                in_vain.add(alike)
+            else:
+                self.drains.begin(found[1])
+                self.promised.setdefault(found[1].node, set()).update(name for name, _ in one.wants)
+
+    def _look_around(self, assignments: Sequence[Assignment]) -> None:
+        promised = [(one.node, one) for one in assignments if one.placed]
+        for node, one in (*promised, *((each.node, each.assignment) for each in self.drains.found)):
+            self.promised.setdefault(node, set()).update(name for name, _ in one.wants)
+        self.waiting = [one for one in assignments if one.tried and not one.placed]
+
+    @property
+    def _most(self) -> int:
+        cut = sum(device.gpu >= 0 for devices in self.drains.board.devices for device in devices)
+        return min(self.drains.most, max(1, cut * self.options.drained_percent // 100))
+
+    def _may_have(self, one: Assignment) -> bool:
+        """No GPU is drained for one like it."""
+        return not one.pod.gang and all(each.assignment.pod.gpu != one.pod.gpu for each in self.drains.found)
+
+    def _has_its_share(self, one: Assignment, entitled: Sequence[Assignment]) -> bool:
+        """Its namespace has a drain, and another has none and waits."""
+        having = {each.assignment.pod.namespace for each in self.drains.found}
+        return one.pod.namespace in having and any(each.pod.namespace not in having for each in entitled)
+
+    def _possible(self, one: Assignment) -> Iterator[tuple[Cost, GpuDrain]]:
+        board, stocks = self.drains.board, self.drains.stocks
+        above = {name for each in self.waiting if each.pod.priority > one.pod.priority for name, _ in each.wants}
+        for node in (node for group in one.groups for node in board.groups[group].nodes):
+            stock = stocks[node]
+            if not stock.is_large_enough(one.needs) or not self.drains.constrained.refusals(one, (node,))[""]:
+                continue
+            lacks_capacity = not board.nodes[node].free.fits(one.needs)
+            for device in board.devices[node]:
+                if device.gpu < 0 or device.drained or device.parts:
+                    continue
+                gpu = stock.gpus[device.gpu]
+                if not (gpu.view.settled and gpu.view.uuid and gpu.view.desired is not None):
+                    continue
+                for number, parts in enumerate(_sets(one, device, gpu)):
+                    held = [part for part in parts if part in gpu.staying]
+                    staying = [part for part in gpu.staying if part not in held]
+                    if (
+                        self._may_drain(one, node, held, above)
+                        and could_hold_with(one, device, stock, staying, board)
+                        and fits_without(one, node, {part.pod for part in held}, board, self.bound)
+                    ):
+                        ids = tuple(sorted(part.id for part in parts if part.id))
+                        drain = Drain(uid=one.pod.uid, pod=one.pod.key, partitions=ids)
+                        found = GpuDrain(assignment=one, node=node, stock=stock, gpu=gpu, drain=drain, device=device)
+                        yield (lacks_capacity, len(held), node, device.gpu, number), found
+
+    def _may_drain(self, one: Assignment, node: int, held: Sequence[PartitionView], above: set[str]) -> bool:
+        names, wants = {part.resource for part in held}, {name for name, _ in one.wants}
+        counted = names & wants or names & above or names & self.promised.get(node, set())
+        if not held or counted or wants & self.drains.board.nodes[node].withheld:
+            return False
+        holders = [self.bound.get(part.pod) for part in held if part.held and part.id]
+        known = [pod for pod in holders if pod is not None and pod.priority <= one.pod.priority]
+        return len(known) == len(held) and all(pod.created > one.pod.created for pod in known)
+
+
+def _sets(one: Assignment, device: Device, gpu: GpuStock) -> Iterator[list[PartitionView]]:
+    """What would have to go: for one instance, what each of its placements needs; for anything else, all."""
+    pool, single = device.pool, one.demand.single
+    if single is None or not isinstance(pool, MigPool) or gpu.model is None:
+        yield [*gpu.staying, *gpu.idle]
+        return
+    parts = [(part, occupancy(gpu.model, mig_layout([part]))) for part in (*gpu.staying, *gpu.idle)]
+    for place in placements_of(gpu.model)[pool.profiles[single]]:
+        yield [part for part, taken in parts if place.blockers & taken]

@@ -1,0 +1,155 @@
+"""Carries on the drains that the plans hold, and ends those that are not needed any more.
+
+Takes the board before any pod is placed: a pod whose partitions fit on the GPU that was drained for it gets them there,
+before all others; until then the GPU is full for every other pod. A drain ends where its pod has a place, is gone or
+rests, where its GPU is not ours to change any more, or could not hold it, and where a pod of higher priority could have
+that place. Nothing is remembered here: plans have the drains, and the snapshot says whose turn is over.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controller.model.results import Drained
+from controller.model.snapshot import Snapshot
+from controller.model.views import Drain, PartitionView
+from controller.planner.board.assignment import Assignment
+from controller.planner.board.board import Board
+from controller.planner.board.devices import Device, Reach
+from controller.planner.board.several import taken_of
+from controller.planner.draining.holding import could_hold_with
+from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock
+from controller.planner.placement.constrained import ConstrainedPlacement
+
+_FOR_NOW = (Ineligible.CHANGING, Ineligible.BACKING_OFF, Ineligible.WRITE_REFUSED, Ineligible.AGENT_SILENT)
+"""Such a GPU may be ours to change again within seconds."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class GpuDrain:
+    """One GPU that is drained."""
+
+    assignment: Assignment
+    node: int
+    stock: NodeStock
+    gpu: GpuStock
+    drain: Drain
+    device: Device | None
+    """None while the GPU may not be changed."""
+
+    @property
+    def held(self) -> tuple[PartitionView, ...]:
+        """What is drained and in use."""
+        return tuple(part for part in self.gpu.staying if part.id in self.drain.partitions)
+
+    def result(self, created: Mapping[str, int]) -> Drained:
+        """`created`: when each pod was, by title."""
+        holders = sorted({part.pod for part in self.held})
+        return Drained(
+            uid=self.drain.uid,
+            key=self.drain.pod,
+            node=self.stock.name,
+            gpu=self.gpu.view.index,
+            partitions=self.drain.partitions,
+            holders=tuple(holders),
+            created=tuple(created.get(title, 0) for title in holders),
+        )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Drains:
+    """Those of one pass."""
+
+    snapshot: Snapshot
+    most: int
+    """No more at a time."""
+    board: Board
+    stocks: Sequence[NodeStock]
+    constrained: ConstrainedPlacement
+    found: list[GpuDrain] = field(default_factory=list)
+    served: list[Assignment] = field(default_factory=list)
+    """Pods that this pass gives what was drained for them: they stay where they are."""
+    ended: set[str] = field(default_factory=set)
+    """Uids of pods whose drain this pass has ended: their next turn is in another one."""
+
+    def carry_on(self, assignments: Iterable[Assignment]) -> None:
+        """What the plans hold, before any pod is placed."""
+        drains = [
+            (node, gpu, gpu.drain)
+            for node, stock in enumerate(self.stocks)
+            for gpu in stock.gpus
+            if gpu.drain is not None
+        ]
+        by_uid = {one.pod.uid: one for one in assignments if one.tried} if drains else {}
+        for node, gpu, drain in drains:
+            one = by_uid.get(drain.uid)
+            over = len(self.found) >= self.most or drain.uid in self.snapshot.resting
+            if one is not None and not one.placed and not over:
+                self._carry_on(one, node, gpu, drain)
+
+    def _carry_on(self, one: Assignment, node: int, gpu: GpuStock, drain: Drain) -> None:
+        board, stock = self.board, self.stocks[node]
+        if board.group_of[node] not in one.groups:
+            return
+        device = next((each for each in board.devices[node] if each.gpu >= 0 and stock.gpus[each.gpu] is gpu), None)
+        going_on = GpuDrain(assignment=one, node=node, stock=stock, gpu=gpu, drain=drain, device=device)
+        if device is None:
+            if gpu.ineligible in _FOR_NOW:
+                self.begin(going_on)
+            return
+        accepted = not one.constrained or self.constrained.accepts(one, node)
+        found = board.found_among([device], one, node, Reach.NEW) if accepted else None
+        if found is not None:
+            board.put(one, node, taken_of(found))
+            self.served.append(one)
+        elif could_hold_with(one, device, stock, _others(gpu, drain), board):
+            self.begin(going_on)
+
+    def begin(self, one: GpuDrain) -> None:
+        """No other pod gets anything new of it."""
+        self.found.append(one)
+        if one.device is not None:
+            self.board.drain(one.assignment, one.device)
+        self._withhold(one.node)
+
+    def _withhold(self, node: int) -> None:
+        parts = (part for each in self.found if each.node == node for part in each.held)
+        self.board.nodes[node].withheld = frozenset(part.resource for part in parts)
+
+    def settle(self, assignments: Iterable[Assignment]) -> None:
+        """After all were placed: end those that are needed no more, or stand in the way of a higher priority."""
+        waiting = {one.shape: one for one in assignments if one.tried and not one.placed} if self.found else {}
+        for one in tuple(self.found):
+            above = [each for each in waiting.values() if each.pod.priority > one.assignment.pod.priority]
+            if one.assignment.placed or any(self._costs(one, each) for each in above):
+                self._end(one)
+
+    def _costs(self, one: GpuDrain, other: Assignment) -> bool:
+        """The other pod could have a place but for this drain."""
+        if {name for name, _ in other.wants} & {part.resource for part in one.held}:
+            return True
+        if one.device is None or self.board.group_of[one.node] not in other.groups:
+            return False
+        self.board.end_drain(one.assignment, one.device)
+        found = self.board.found_among([one.device], other, one.node, Reach.NEW)
+        self.board.drain(one.assignment, one.device)
+        return found is not None
+
+    def _end(self, one: GpuDrain) -> None:
+        self.found.remove(one)
+        self.ended.add(one.assignment.pod.uid)
+        if one.device is not None:
+            self.board.end_drain(one.assignment, one.device)
+        self._withhold(one.node)
+
+    def results(self) -> tuple[Drained, ...]:
+        """What is drained when all has been decided."""
+        created = {pod.title: pod.created for pod in self.snapshot.pods if pod.gpu} if self.found else {}
+        return tuple(one.result(created) for one in self.found)
+
+    def by_gpu(self, node: int) -> Mapping[int, Drain]:
+        """Those of one node, by the index of the GPU."""
+        return {one.gpu.view.index: one.drain for one in self.found if one.node == node}
+
+
+def _others(gpu: GpuStock, drain: Drain) -> list[PartitionView]:
+    return [part for part in gpu.staying if part.id not in drain.partitions]

@@ -70,6 +70,16 @@ def bound_by_hand_and_refused(world: World) -> None:
     tenant(world, {"containers": [container("main", limits)]}, status, listed=False)
 
 
+def bound_by_hand_and_not_judged(world: World) -> None:
+    """The kubelet may have admitted it since it listed its pods."""
+    tenant(world, {"containers": [container("main", {THREE: "2"})]}, {"phase": "Pending"}, listed=False)
+
+
+def admitted_without_a_device(world: World) -> None:
+    """As by a kubelet to which no plugin has registered that resource; one that lost its memory lists it alike."""
+    tenant(world, {"containers": [container("main", {THREE: "1"})]})
+
+
 def reported_ids(world: World) -> None:
     """Of a resource that is no GPU's, in a status which only the kubelet writes."""
     device = {"resourceID": "nvidia0", "health": "Healthy"}
@@ -87,6 +97,8 @@ ATTEMPTS: dict[str, tuple[Attempt, str]] = {
     "refers to a claim that it invented": (invented_claim, NOTHING),
     "sets its node by hand": (bound_by_hand, NOTHING),
     "sets its node by hand, and is refused": (bound_by_hand_and_refused, NOTHING),
+    "sets its node by hand, and is not judged yet": (bound_by_hand_and_not_judged, THE_NODE),
+    "is admitted without what it requests": (admitted_without_a_device, THE_NODE),
     "has devices of another resource": (reported_ids, NOTHING),
     "holds a claim": (lambda w: w.pod_of_claim("gpu-0-mig-3g40gb-9-0", first(w), "List"), ITS_OWN),
     "holds a device of another plugin": (lambda w: w.pod_of_other_plugin(THREE, f"{first(w)}::0", first(w)), ITS_OWN),

@@ -21,7 +21,7 @@ _Empty: TypeAlias = tuple[GpuModel, Cut | None]
 """An empty GPU; where it is not known how it is divided, either way will do."""
 _Counts: TypeAlias = tuple[int, ...]
 """Partitions per resource, in the order in which a pod's are sorted."""
-_MOST_KINDS, _MOST_LOADS, _MOST_WORK = 12, 200, 5_000
+_MOST_KINDS, _MOST_LOADS, _MOST_WORK = 6, 100, 2_000
 """Of resources in one request, of ways to fill a GPU with them, and of ways that are compared: some milliseconds."""
 
 

@@ -29,10 +29,12 @@ from tests.e2e.real_cluster import PLANS
 from tests.e2e.recovery import PODS, await_running, conditions, gpu_node
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
 from tests.e2e.rig.controlplane.tenants import RealServers
-from tests.e2e.runbooks.stage import QUICK_CONTROLLER, QuickNode
+from tests.e2e.runbooks.stage import QuickNode
 from tests.waiting import eventually
 
 SECONDS = 120.0
+PATIENT = {"agentSilentSeconds": 20, "taintRemovalSeconds": 20}
+"""Long enough for a stopped agent not to count as silent while another reason is read."""
 ONE, LARGE, MIDDLE = (f"nvidia.com/mig-{name}" for name in ("1g.10gb", "7g.80gb", "3g.40gb"))
 GANG = {"kueue.x-k8s.io/pod-group-name": "team"}
 SIZE = {"kueue.x-k8s.io/pod-group-total-count": "2"}
@@ -69,7 +71,7 @@ class Stage:
 
     def pin(self, gpus: str) -> None:
         """What `spec.gpus` of the plan has; none with `null`."""
-        self.patch(f'{{"spec":{{"gpus":{gpus}}}}}')
+        self.patch(f'{{"spec":{{"gpus":{gpus},"paused":null}}}}')
         self.settle()
 
     def settle(self) -> None:
@@ -115,6 +117,8 @@ class Stage:
 
     def clear(self) -> None:
         """No pods, no instances, node one as at first."""
+        self.signal_agent(signal.SIGCONT)
+        self.kubectl("uncordon one")
         self.kubectl("delete pods --all --now --wait=false")
         eventually(lambda: not self.cluster.pods(), "the pods to end", SECONDS)
         self.pin('[{"index":0,"mig":{"instances":[]}}]')
@@ -124,7 +128,7 @@ class Stage:
 @pytest.fixture(scope="module")
 def stage(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     servers = RealServers(RealControlPlane(programs, directory=tmp_path_factory.mktemp("plane")))
-    cluster = Cluster(ClusterSettings(controller=QUICK_CONTROLLER), control_plane=servers, node_type=SlowNode)
+    cluster = Cluster(ClusterSettings(controller=PATIENT), control_plane=servers, node_type=SlowNode)
     try:
         cluster.start([gpu_node("one", 1)])
         eventually(lambda: len(cluster.plans()) == 1, "a plan for the node", SECONDS)
@@ -285,16 +289,18 @@ def test_every_reason_has_a_row() -> None:
 @pytest.mark.parametrize("reason", ROWS)
 def test_the_remedy_of_the_message_makes_the_pod_run(stage: Stage, reason: UnplacedReason) -> None:
     row = ROWS[reason]
-    row.before(stage)
-    stage.create(row.waits)
-    row.then(stage)
-    reported = eventually(
-        lambda: stage.read(reason),
-        f"pod a gets {reason}",
-        SECONDS,
-        seen=lambda: (stage.cluster.decisions(), stage.events()),
-    )
-    assert row.remedy in reported
-    row.done(stage)
-    stage.running("a")
-    stage.clear()
+    try:
+        row.before(stage)
+        stage.create(row.waits)
+        row.then(stage)
+        reported = eventually(
+            lambda: stage.read(reason),
+            f"pod a gets {reason}",
+            SECONDS,
+            seen=lambda: (stage.cluster.decisions(), stage.events()),
+        )
+        assert row.remedy in reported
+        row.done(stage)
+        stage.running("a")
+    finally:
+        stage.clear()

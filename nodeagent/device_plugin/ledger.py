@@ -55,7 +55,9 @@ class Ledger:
 
         `unmarked` are the ids that may still have an earlier holder, as may those of a record that was kept aside.
         """
-        now, up_seconds, lost = self._clock(), time.clock_gettime(time.CLOCK_BOOTTIME), self._files.lost_ledger.exists()
+        now, up_seconds = self._clock(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        # The file is for later processes: on a full disk it could not be made, and people wipe it with the rest.
+        lost = bool(self.problem) or self._files.lost_ledger.exists()
         with self._lock:
             doubted = {i for i in ids if i in unmarked or (lost and i not in self._latest)}
             first = Allocation(id="", resource=resource, at=now, boot_id=self._boot_id, up_seconds=up_seconds)

@@ -44,6 +44,8 @@ class PluginMemory:
         """Of the kubelet that it is registered with."""
         self.admitting = False
         """That one has begun with a checkpoint that names every device."""
+        self.lost = False
+        """It began without the ledger that the agent has read."""
         self._mark = LedgerMark("book 0", 0)
         self._serial = 0.0
 
@@ -51,7 +53,8 @@ class PluginMemory:
         """A new process has what is on disk; a record that is not there is begun again."""
         self.config = PluginConfig()
         found, mark = read_ledger(self.files), read_ledger_mark(self.files)
-        if not mark.follows(read_seen_free(self.files).ledger):
+        self.lost = not mark.follows(read_seen_free(self.files).ledger)
+        if self.lost:
             self.files.lost_ledger.touch()
             mark = NO_LEDGER
         self.allocations = {entry.id: entry for entry in found} if isinstance(found, tuple) else {}
@@ -110,7 +113,7 @@ class PluginMemory:
     def allocate(self, device_id: str, resource: str, at: float) -> bool:
         if device_id not in self.advertised().get(resource, ()):
             return False
-        lost = self.files.lost_ledger.exists() and device_id not in self.allocations
+        lost = (self.lost or self.files.lost_ledger.exists()) and device_id not in self.allocations
         again = lost or device_id in self.unmarked()
         self.allocations[device_id] = Allocation(
             id=device_id, resource=resource, at=at, boot_id=self.boot, up_seconds=at, again=again

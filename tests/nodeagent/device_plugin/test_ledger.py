@@ -81,3 +81,18 @@ def test_a_ledger_that_the_agent_has_read_is_whole_however_often_it_is_written(t
     assert ledger.problem == ""
     ledger.record("r/x", ["c"])
     assert not any(entry.again for entry in ledger.entries())
+
+
+@pytest.mark.parametrize("lost", ["deleted", "unreadable"])
+def test_a_loss_that_is_not_marked_on_disk_is_known_while_the_process_runs(tmp_path: Path, lost: str) -> None:
+    """Where the disk was full, or the mark is wiped with the rest of the directory."""
+    files = PluginFiles(tmp_path)
+    Ledger(files).record("r/x", ["a"])
+    write_seen_free(files, {}, {}, read_ledger_mark(files))
+    files.ledger.unlink() if lost == "deleted" else files.ledger.write_text("{")
+    ledger = Ledger(files)
+    files.lost_ledger.unlink()
+
+    ledger.record("r/x", ["a"])
+    ledger.record("r/x", ["b"])
+    assert all(entry.again for entry in ledger.entries())

@@ -122,14 +122,14 @@ class Agent:
     def _worked(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
         """On a node that our own device plugin serves."""
         changes = _changes(desired, observation, confirmed, self.actuator.rests)
+        blind = observation.usage.blind
+        if blind and any(verdict.why == blind for each in changes.values() for _, verdict in each.blocking):
+            observation = self.observer.catch_up(observation)
+            changes = _changes(desired, observation, confirmed, self.actuator.rests)
         if observation.kept and any(change.moves(observation.readings.config) for change in changes.values()):
             # Nothing is destroyed, and nothing comes to pods or goes from them, by an earlier reading.
             observation = self.observer.observe_hardware(observation)
             desired = self._desired(observation)
-            changes = _changes(desired, observation, confirmed, self.actuator.rests)
-        blind = observation.usage.blind
-        if blind and any(verdict.why == blind for each in changes.values() for _, verdict in each.blocking):
-            observation = self.observer.catch_up(observation)
             changes = _changes(desired, observation, confirmed, self.actuator.rests)
         # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids. And
         # without its Node it is not known whether the node is enabled.

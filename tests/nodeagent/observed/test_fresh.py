@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from sandbox.driver import processes
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
@@ -96,3 +97,22 @@ def test_one_that_is_gone_and_was_not_seen_to_end_keeps_what_it_held(world: Worl
     world.settle()
 
     assert world.layout() == "3g.40gb at 0, 1g.10gb at 4"
+
+
+def test_nothing_is_destroyed_by_an_earlier_reading_of_the_gpu(world: World) -> None:
+    """It was kept while the API server did not answer, and a process has come since then."""
+    device = first_half(world)
+    other = next(instance.uuid for instance in world.gpu().instances if instance.uuid not in (None, device))
+    comes(world, device)
+    world.apply(mig(0, ("3g.40gb", 0), ("1g.10gb", 4)))
+    while other not in world.plugin.config.withdrawn:
+        world.run()
+    world.api_refuses = "503"
+    for _ in range(40):
+        world.run()
+    processes.attach(world.machine, str(other), 77, 1)
+    world.api_refuses = ""
+    world.run()
+
+    assert world.layout() == KEPT
+    assert "destroying" not in world.gpu_status()["message"]

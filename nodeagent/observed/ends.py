@@ -144,7 +144,9 @@ class EndBook:
             return Ends(ended=frozenset(over & here), left=left, strangers=named or fresh.reason, stray=bool(named))
         finished = {pod.uid for pod in pods.pods if pod.ended}
         there = {pod.uid for pod in fresh}
-        strangers = (process for process in strange if not process.pods & there - finished)
+        # Of one that the kubelet does not list either it is not known which devices it has.
+        known = {pod.uid for pod in fresh if isinstance(listed, NoAnswer) or pod.key in listed.pods}
+        strangers = (process for process in strange if not process.pods & known - finished)
         named = named or next((f"{each.named} is left of pod UID {min(each.pods)}" for each in strangers), None)
         silent = listed.reason if isinstance(listed, NoAnswer) else None
         # One that the API still shows is late in the watch, or finished.

@@ -7,6 +7,7 @@ import pytest
 
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.handover.config import read_ledger_mark
+from nodeagent.observed.pods import NodePod
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.pods_memory import uid_of
@@ -88,6 +89,25 @@ def test_a_pod_that_the_api_knows_is_no_stranger(world: World) -> None:
     world.restart()
     world.settle(2)
     assert blind(world) == ""
+
+
+def test_a_pod_that_the_api_alone_knows_is_a_stranger_once_the_kubelet_does_not_list_it(
+    world: World, orphan: tuple[str, str]
+) -> None:
+    """The API server answers from the moment before the force deletion."""
+    uid = getattr(world.running[orphan], "uid", "")
+    world.fresh_pods = lambda: (NodePod(uid=uid, namespace=orphan[0], name=orphan[1]),)  # type: ignore[method-assign]
+    world.state.holdings.unlink()
+    world.plugin.allocations.clear()
+    world.state.plugin.ledger.unlink()
+    world.restart()
+    replace_both(world)
+    world.wait(3600)
+    assert world.running[orphan][0] in {instance.uuid for instance in world.gpu().instances}
+
+    world.end_container(orphan)
+    world.wait(61)
+    assert world.layout() == "7g.80gb at 0"
 
 
 def test_an_api_server_that_does_not_answer_rules_out_no_pod(world: World) -> None:

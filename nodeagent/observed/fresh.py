@@ -9,7 +9,7 @@ does by the watch.
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kubernetes.client import ApiClient
 
@@ -19,7 +19,7 @@ from kube.errors import ApiError
 from kube.transport import request
 from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.observed.kubelet import NoAnswer
-from nodeagent.observed.pods import NodePod, ObservedPods, parse_pod
+from nodeagent.observed.pods import NodePod, ObservedPods, kubelet_uid, parse_pod
 
 FreshPods: TypeAlias = Callable[[], tuple[NodePod, ...] | NoAnswer]
 """This node's pods, read from the API server itself now."""
@@ -32,9 +32,17 @@ def fresh_pods(
     try:
         with budget.request() as timeouts:
             answer = json.loads(request(api, "GET", paths.PODS, query=query, timeouts=timeouts))
-            return tuple([parse_pod(pod, resources) for pod in answer["items"]])
-    except (ApiError, ValueError, LookupError, TypeError) as error:
+            return tuple([_read(pod, resources) for pod in answer["items"]])
+    except (ApiError, ValueError, LookupError, TypeError, AttributeError) as error:
         return NoAnswer(reason=f"the API server does not list the pods of this node: {error}")
+
+
+def _read(raw: dict[str, Any], resources: GpuResources) -> NodePod:
+    try:
+        return parse_pod(raw, resources)
+    except Exception:  # noqa: BLE001 - as the watch, which keeps what was known of it
+        # It is there, and without its name it explains nothing that the kubelet lists.
+        return NodePod(uid=kubelet_uid(raw["metadata"]), namespace="", name="")
 
 
 def caught_up(pods: ObservedPods, fresh: Iterable[NodePod]) -> ObservedPods:

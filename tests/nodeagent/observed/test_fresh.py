@@ -7,9 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
+from kube import clients
+from kube.budget import RequestBudget
+from nodeagent.hardware.gpu_ids import KNOWN
+from nodeagent.observed.fresh import caught_up, fresh_pods
+from nodeagent.observed.kubelet import Listed, NoAnswer
+from nodeagent.observed.pods import ObservedPods
+from nodeagent.observed.usage import out_of_step
 from sandbox.driver import processes
+from tests.kube.fake_api import FakeApi, Reply
 from tests.nodeagent.halves import THREE
-from tests.nodeagent.items import mig
+from tests.nodeagent.items import Raw, mig, pod_json
+from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World
 
 REPLACED = "3g.40gb at 0, 1g.10gb at 4"
@@ -116,3 +125,20 @@ def test_nothing_is_destroyed_by_an_earlier_reading_of_the_gpu(world: World) -> 
 
     assert world.layout() == KEPT
     assert "destroying" not in world.gpu_status()["message"]
+
+
+def test_a_pod_that_is_not_understood_hides_no_other_and_shows_none() -> None:
+    raw = pod_json(("default", "p1"), THREE, 1, uid=uid_of(1))
+    odd: Raw = {"metadata": {"namespace": "default", "name": "p2", "uid": uid_of(2), "labels": ["x"]}, "spec": {}}
+    api = FakeApi(lambda _: Reply({"items": [raw, odd]}))
+    try:
+        client = clients.for_url(api.url)
+        found = fresh_pods(client, "n1", RequestBudget(), KNOWN)
+    finally:
+        api.stop()
+    assert not isinstance(found, NoAnswer)
+    assert [pod.uid for pod in found] == [uid_of(1), uid_of(2)]
+
+    caught = caught_up(ObservedPods(synced=True), found)
+    listed = Listed(pods={("default", "p1"): {}, ("default", "p2"): {}})
+    assert "default/p2" in out_of_step(caught, listed)

@@ -180,8 +180,8 @@ def _model(entry: Mapping[str, Any]) -> GpuModel:
         names=tuple(entry["names"]),
         architecture=entry["architecture"],
         compute_capability=(major, minor),
-        # Names are built from the total rounded up to GiB, so one GiB less is surely there.
-        memory_mib=entry["memory_mib"] or (entry["name_memory_gib"] - 1) * 1024,
+        # Names are built from the total rounded up to GiB, so more than one GiB less is there.
+        memory_mib=entry["memory_mib"] or (entry["name_memory_gib"] - 1) * 1024 + 1,
         slots=entry.get("slots") or 0,
         compute_slices=entry.get("compute_slices", 0),
         profiles=tuple(_profile(row) for row in entry.get("profiles", ())),

@@ -22,6 +22,12 @@ LIBRARIES = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler")
 BINARIES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi")
 OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 MODE = 0o666
+VOID = {
+    "hostPath": "/dev/null",
+    "containerPath": "/var/run/nvidia-container-devices/void",
+    "options": ["ro", "nosuid", "nodev", "bind"],
+}
+"""By it NVIDIA's runtime gives the container no other device."""
 
 
 def install(driver_root: Path, specifications: Path, driver_version: str, minors: Sequence[int] = (0,)) -> Path:
@@ -56,7 +62,8 @@ def document(driver_root: str, driver_version: str, minors: Sequence[int]) -> di
             "mounts": [
                 {"hostPath": f"{driver_root}{name}", "containerPath": name, "options": list(OPTIONS)}
                 for name in _files(driver_version)
-            ],
+            ]
+            + [VOID],
         },
     }
 

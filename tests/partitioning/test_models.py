@@ -1,6 +1,7 @@
 """The catalogue agrees with itself and with NVIDIA's published rules, and a node's labels lead to the right model."""
 
 import json
+import math
 from importlib import resources
 
 import pytest
@@ -16,6 +17,7 @@ from partitioning.models import (
     model_from_report,
 )
 from partitioning.profiles import MigProfile, never_together
+from sandbox.driver.boards import Board
 
 MODELS = known_models()
 MIG_MODELS = [model for model in MODELS if model.mig_capable]
@@ -43,12 +45,12 @@ def spec(name: str, nvml_index: int, size: int, starts: tuple[int, ...]) -> Prof
 def test_the_catalogue_names_its_sources_date_and_licence() -> None:
     facts = json.loads(resources.files("partitioning").joinpath("catalogue.json").read_text(encoding="utf-8"))
     assert facts["sources"]
-    assert facts["compiled"] == "2026-11-20"
+    assert facts["compiled"] == "2026-11-26"
     assert "Apache-2.0" in facts["licence"]
 
 
-def test_all_sixteen_mig_models_are_there_and_keys_are_unique() -> None:
-    assert len(MIG_MODELS) == 16
+def test_all_mig_models_are_there_and_keys_are_unique() -> None:
+    assert len(MIG_MODELS) == 19
     assert len({model.key for model in MODELS}) == len(MODELS)
 
 
@@ -170,3 +172,15 @@ def test_a_report_makes_an_unconfirmed_model_usable() -> None:
 
 def test_a_report_without_placements_stays_unconfirmed() -> None:
     assert not model_from_report("NVIDIA R100", 1000, [spec("1g.40gb", 0, 1, ())]).confirmed
+
+
+def nvidias_name(model: GpuModel, memory_mib: int) -> int:
+    """The GB in a profile's name, as NVIDIA's mig-parted and its libraries calculate it."""
+    eighths = math.ceil(memory_mib / model.memory_mib * 8)
+    return math.floor(eighths / 8 * math.ceil(model.memory_mib / 1024) + 0.5)
+
+
+@pytest.mark.parametrize("model", [m for m in known_models() if m.slots == 8], ids=lambda m: m.key)
+def test_the_memory_of_a_model_gives_the_names_of_its_profiles(model: GpuModel) -> None:
+    names = {spec.name: nvidias_name(model, Board(model=model).memory_of(spec)) for spec in model.profiles}
+    assert names == {name: MigProfile.parse(name).memory_gb for name in names}

@@ -20,4 +20,4 @@ def test_every_file_that_it_mounts_is_there(tmp_path: Path) -> None:
 
     mounts = yaml.safe_load(path.read_text())["containerEdits"]["mounts"]
     assert mounts
-    assert all(Path(mount["hostPath"]).is_file() for mount in mounts)
+    assert all(Path(mount["hostPath"]).exists() for mount in mounts)

@@ -29,6 +29,9 @@ HELM = "4.3.1"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 VERSION_SECONDS = 60.0
 VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+WITH_CGO = ("mig-parted-v", "nvidia-container-toolkit-v")
+"""They load NVIDIA's management library, which has some of their symbols and not all."""
+LAZY = "-extldflags=-Wl,-z,lazy"
 Report = Callable[[str], None]
 
 
@@ -158,6 +161,8 @@ def _digest(pins: Path) -> str:
 
 def _link_flags(module: str) -> list[str]:
     flags = ["-s", "-w"]
+    if module.startswith(WITH_CGO):
+        flags.append(LAZY)
     containerd = re.fullmatch(r"containerd-v(.*)", module)
     if containerd:
         flags.append(f"-X github.com/containerd/containerd/v2/version.Version={containerd.group(1)}")
@@ -178,7 +183,9 @@ def _build(go: str, pins: Path, target: Path, places: Places) -> Path | Missing:
         out = Path(scratch) / "bin"
         out.mkdir()
         log = places.cache / f"{pins.name}.log"
-        build = GoBuild(name=pins.name, go=go, sources=pins, environ=environ, log=log)
+        build = GoBuild(
+            name=pins.name, go=go, sources=pins, environ=environ, log=log, cgo=pins.name.startswith(WITH_CGO)
+        )
         failed = build.make(f"{out}/", "tool", _link_flags(pins.name))  # all at once, for they share packages
         if failed:
             return failed

@@ -39,6 +39,8 @@ class GoBuild:
     sources: Path
     environ: Mapping[str, str]
     log: Path
+    cgo: bool = False
+    """With a C compiler; without, programs are static."""
 
     def make(self, out: str, packages: str, link_flags: Sequence[str]) -> Missing | None:
         """Fetch and compile; `out` and `packages` as go build takes them. None where all went well."""
@@ -68,8 +70,7 @@ class GoBuild:
 
     def _go(self, arguments: Sequence[str], seconds: float) -> int | None:
         """Its exit code, None when it was stopped."""
-        # cgo off: static programs, and no C compiler is needed.
-        environ = {**self.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+        environ = {**self.environ, "CGO_ENABLED": str(int(self.cgo)), "GOWORK": "off"}
         with self.log.open("wb") as output:
             try:
                 done = run(

@@ -1,0 +1,100 @@
+"""NVIDIA's nvidia-ctk finds on a simulated machine what it finds on a real one.
+
+Its management document is that of our stand-in for the toolkit, on the same machine; and for each MIG device it names
+the device nodes that gpuplan's agent reads for it.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodeagent.cdi.device_numbers import read_device_numbers
+from sandbox.driver import toolkit
+from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
+from sandbox.driver.procfs import proc_of
+from tests.e2e.nvidia.conftest import Machine
+from tests.e2e.rig.nvidia.host import Host
+from tests.e2e.rig.nvidia.programs import TOOLKIT
+
+pytestmark = pytest.mark.timeout(3000)  # the first run builds the program
+LAYOUT = [("3g.20gb", 0), ("1g.5gb", 4), ("1g.5gb", 5)]
+
+
+class Toolkit:
+    """nvidia-ctk on a machine that has the files of a driver, and the device nodes of everything that there is."""
+
+    def __init__(self, program: Path, host: Host) -> None:
+        self.host = host
+        self.root = host.folder / "driver"
+        self._program = program
+        machine = host.store.read()
+        self.version = machine["driver_version"]
+        self.minors = tuple(gpu["minor"] for gpu in machine["gpus"])
+        toolkit.install(self.root, host.folder / "cdi", self.version, self.minors)
+        for name in toolkit.BINARIES:
+            (self.root / "usr/bin" / name).chmod(0o755)
+        for node in self.expected()["devices"][0]["containerEdits"]["deviceNodes"]:
+            self._make(Path(node["hostPath"]), node["major"], node.get("minor", 0))
+        numbers = read_device_numbers(proc_of(host.store.path))
+        for minor in numbers.capabilities.values():
+            self._make(self.root / f"dev/nvidia-caps/nvidia-cap{minor}", numbers.majors["nvidia-caps"], minor)
+
+    def expected(self) -> dict[str, Any]:
+        """What the stand-in writes."""
+        return toolkit.document(str(self.root), self.version, self.minors)
+
+    def printed(self, mode: str, *more: str) -> dict[str, Any]:
+        """What nvidia-ctk prints."""
+        roots = (f"--driver-root={self.root}", f"--dev-root={self.root}", f"--nvidia-cdi-hook-path={toolkit.HOOK}")
+        done = self.host.run(self._program, "cdi", "generate", f"--mode={mode}", *roots, *more)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = yaml.safe_load(done.stdout)
+        return found
+
+    @staticmethod
+    def _make(path: Path, major: int, minor: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(path, 0o020000, os.makedev(major, minor))
+        path.chmod(toolkit.MODE)
+
+
+@pytest.fixture
+def ctk(program: Callable[[str, str], Path], machine: Machine) -> Toolkit:
+    host = machine("A100-40GB", mig_enabled=True, instances=LAYOUT)
+    return Toolkit(program(TOOLKIT, "nvidia-ctk"), host)
+
+
+def test_the_management_document_is_that_of_the_stand_in(ctk: Toolkit) -> None:
+    printed = ctk.printed("management", "--vendor=management.nvidia.com")
+    nodes = printed["devices"][0]["containerEdits"]["deviceNodes"]
+    expected = ctk.expected()
+    own = expected["devices"][0]["containerEdits"].pop("deviceNodes")
+    of_instances = [node for node in nodes if node not in own]
+    del printed["devices"][0]["containerEdits"]["deviceNodes"]
+    assert printed == expected
+    assert all(node in nodes for node in own)
+    assert all("/nvidia-caps/" in node["path"] for node in of_instances)
+    assert ctk.host.not_simulated == set()
+
+
+def test_mig_devices_have_the_nodes_that_the_agent_reads(ctk: Toolkit) -> None:
+    devices = {device["name"]: device for device in ctk.printed("nvml", "--device-name-strategy=uuid")["devices"]}
+    numbers = read_device_numbers(proc_of(ctk.host.store.path))
+    gpu = ctk.host.store.read()["gpus"][0]
+    read = {}
+    for instance, compute in mig_devices(gpu):
+        caps = (numbers.capabilities[0, instance["id"], None], numbers.capabilities[0, instance["id"], compute["id"]])
+        nodes = [(numbers.majors["nvidia"], 0), *((numbers.majors["nvidia-caps"], minor) for minor in caps)]
+        read[mig_device_uuid(gpu, instance, compute)] = nodes
+    printed = {
+        name: [(node["major"], node.get("minor", 0)) for node in device["containerEdits"]["deviceNodes"]]
+        for name, device in devices.items()
+        if name != "all"
+    }
+    assert printed == read
+    assert len(read) == len(LAYOUT)
+    assert ctk.host.not_simulated == set()

@@ -22,19 +22,22 @@ DIGEST = "chart.sha256"
 NAMESPACE = "gpuplan-system"
 OPTIONS = ("--namespace", NAMESPACE, "--set", "namespace.create=true")
 """The values of the manifests: the chart's own, with the Namespace."""
+IMAGE = "image: {repository: gpuplan}\n"
+"""Where no other value names one: the chart has none by default. In the manifests kustomize replaces it."""
 KUBERNETES = "1.30.0"
 _SOURCE = re.compile(r"^# Source: gpuplan/templates/(\S+)\n", re.MULTILINE)
 
 
 def template(helm: Path, *options: str, chart: Path = CHART) -> subprocess.CompletedProcess[str]:
     """What `helm template` prints."""
-    return run(helm, "template", "gpuplan", str(chart), "--kube-version", KUBERNETES, *options)
+    given = ("--kube-version", KUBERNETES, "--values", "-", *options)
+    return run(helm, "template", "gpuplan", str(chart), *given, text=IMAGE)
 
 
-def run(helm: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Output and errors of helm."""
+def run(helm: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Output and errors of helm, which reads this text."""
     command = [str(helm), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=False)
 
 
 def rendered(helm: Path) -> dict[str, str]:
@@ -77,7 +80,7 @@ def _items(document: str) -> list[str]:
 def digest(chart: Path = CHART) -> str:
     """Changes with whatever helm renders from: templates, the chart's version, and values, not their comments."""
     values = yaml.safe_load((chart / "values.yaml").read_text())
-    found = hashlib.sha256(json.dumps([*OPTIONS, KUBERNETES, values], sort_keys=True).encode())
+    found = hashlib.sha256(json.dumps([*OPTIONS, IMAGE, KUBERNETES, values], sort_keys=True).encode())
     for path in (chart / "Chart.yaml", *sorted((chart / "templates").iterdir())):
         found.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
     return found.hexdigest()

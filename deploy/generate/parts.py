@@ -22,8 +22,8 @@ PRIORITY = "system-node-critical"
 class Image(Section):
     """Which image all programs run."""
 
-    repository: Annotated[str, Field(pattern="^[a-z0-9][^ @]*$")] = "gpuplan"
-    """Registry and name. There is no published image yet: build it with `make image` and push it to your registry."""
+    repository: Annotated[str, Field(pattern="^([a-z0-9][^ @]*)?$")] = ""
+    """Registry and name. Needed where the chart is of no release that names its image."""
     tag: Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$")] = ""
     """Empty: the version of the chart."""
     digest: Annotated[str, Field(pattern="^(sha256:[0-9a-f]{64})?$")] = ""

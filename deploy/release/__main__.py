@@ -86,7 +86,7 @@ def make(version: str, repository: str, out: Path, helm: Path) -> None:
 
 
 def _write_manifests(out: Path, helm: Path, chart: Path, repository: str) -> None:
-    options = [*manifests.OPTIONS, *([] if repository else ["--set", "image.repository=gpuplan"])]
+    options = [*manifests.OPTIONS, *(["--set", f"image.repository={repository}"] if repository else [])]
     done = manifests.template(helm, *options, chart=chart)
     if done.returncode:
         raise RefusedError(f"helm template: {done.stderr.strip()}")

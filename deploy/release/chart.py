@@ -25,7 +25,7 @@ def released(target: Path, version: str, repository: str, digest: str) -> dict[s
     values = (target / "values.yaml").read_text()
     values, count = re.subn(r"(?m)^(  digest: )''$", rf"\g<1>{digest}", values)
     if repository:
-        values, more = re.subn(r"(?m)^(  repository: )\S*$", rf"\g<1>{repository}", values)
+        values, more = re.subn(r"(?m)^(  repository: )''$", rf"\g<1>{repository}", values)
         count += more - 1
     if count != 1:
         raise ValueError("deploy/chart/values.yaml has no image.digest and image.repository to set")

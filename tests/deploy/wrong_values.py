@@ -60,6 +60,10 @@ WRONG: dict[str, tuple[str, str]] = {
 }
 # What a schema cannot express, and helm's message.
 CONTRADICTIONS: dict[str, tuple[str, str]] = {
+    "no image": (
+        "image: {repository: ''}",
+        "image.repository is empty: only the chart of a release names an image",
+    ),
     "windows the wrong way round": (
         "batchWindowIdleSeconds: 90",
         "batchWindowIdleSeconds (90) must not be greater than",

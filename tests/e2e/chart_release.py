@@ -21,7 +21,7 @@ from urllib.request import urlopen
 
 import yaml
 
-from deploy.generate.manifests import CHART, NAMESPACE, split
+from deploy.generate.manifests import CHART, IMAGE, NAMESPACE, split
 from kube import apply
 from sandbox.mps import search_path
 from tests.e2e.real_cluster import PLANS, RealCluster, call, plan, running_cluster
@@ -48,9 +48,10 @@ class Release:
         self._config.write_text(cluster.plane.kubeconfig())
 
     def helm(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
-        """Run helm as an administrator; raises with what it printed where it fails."""
+        """Run helm as an administrator; raises with what it printed where it fails. Values name an image if these do
+        not."""
         given = self._folder / "values.yaml"
-        given.write_text(yaml.safe_dump(dict(values or {})))
+        given.write_text(yaml.safe_dump({**yaml.safe_load(IMAGE), **(values or {})}))
         command = [str(self._helm), *arguments, "--namespace", NAMESPACE, "--kubeconfig", str(self._config)]
         if values is not None:
             command += ["--values", str(given)]

@@ -124,6 +124,9 @@ affinity:
 
 {{/* What the schema cannot check, each with its name. */}}
 {{- define "gpuplan.check" -}}
+{{- if not .Values.image.repository }}
+{{- fail "image.repository is empty: only the chart of a release names an image. Push one to your registry (deploy/README.md, The image), and add --set image.repository=registry.example.com/gpuplan" }}
+{{- end }}
 {{- if gt (float64 .Values.batchWindowIdleSeconds) (float64 .Values.batchWindowTimeoutSeconds) }}
 {{- fail (printf "batchWindowIdleSeconds (%v) must not be greater than batchWindowTimeoutSeconds (%v)" .Values.batchWindowIdleSeconds .Values.batchWindowTimeoutSeconds) }}
 {{- end }}

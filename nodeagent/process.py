@@ -194,7 +194,6 @@ class AgentProcess:
             clock=time.monotonic,
             now=api_time,
             version=__version__,
-            config_path=str(self._state.plugin.config),
         )
 
     def start(self) -> None:

@@ -153,7 +153,6 @@ class SimulatedNode:
             clock=clock,
             now=api_time,
             version="scale",
-            config_path=str(self._state.plugin.config),
         )
 
     def start(self, *, offset_seconds: float) -> None:

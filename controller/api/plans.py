@@ -20,7 +20,15 @@ from crds.v1alpha1.names import Backend, Condition, GpuState, Mode
 from crds.v1alpha1.nvidia_backend import node_config
 from crds.v1alpha1.plan import GPUPartitionPlan, effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem, PlanSpec
-from crds.v1alpha1.status import ConditionStatus, GpuStatus, ModelReport, PartitionStatus, PlanStatus, ProfileReport
+from crds.v1alpha1.status import (
+    ConditionStatus,
+    GpuStatus,
+    ModelReport,
+    PartitionStatus,
+    PlanStatus,
+    ProfileReport,
+    profiles_of,
+)
 from partitioning.models import GpuModel, ProfileSpec, model_for_name, model_for_product, model_from_report
 from partitioning.nvidia_plugin import NodeConfig
 from partitioning.profiles import never_together
@@ -173,6 +181,8 @@ class _ReportedGpus:
         self._index_of = {gpu.uuid: gpu.index for gpu in status.gpus or () if gpu.uuid}
         self._models = {report.name: _model(report.model_dump_json()) for report in status.models or ()}
         self._memory_mib = {report.name: report.memory_mib for report in status.models or ()}
+        unnamed = not any(gpu.model for gpu in self.by_index.values())
+        self._only = next(iter(self._models), "") if unnamed and len(self._models) == 1 else ""
         self._renamed = spec.renames_replicas
 
     def index(self, item: GpuItem) -> int:  # at which its card is now
@@ -187,7 +197,7 @@ class _ReportedGpus:
         return desired_of(item, model=self.model(self.index(item)), memory_mib=memory_mib, renamed=self._renamed)
 
     def _name(self, index: int) -> str:
-        return (self.by_index[index].model or "") if index in self.by_index else ""
+        return (self.by_index[index].model or self._only) if index in self.by_index else ""
 
 
 def _holds(found: ConditionStatus | None) -> bool:
@@ -267,10 +277,11 @@ def _model(report_json: str) -> GpuModel:
     """One value per distinct report: thousands of nodes share it, and planning caches its tables by it."""
     report = ModelReport.model_validate_json(report_json, strict=False)
     catalogued = model_for_name(report.name) or model_for_product(report.name.replace(" ", "-"))
-    if catalogued is not None and not report.profiles:
+    profiles = profiles_of(report.profiles or "")
+    if catalogued is not None and not profiles:
         # NVML reports profiles only while MIG mode is on.
         return replace(catalogued, memory_mib=report.memory_mib)
-    specs = [_profile(position, profile, catalogued) for position, profile in enumerate(report.profiles or ())]
+    specs = [_profile(position, profile, catalogued) for position, profile in enumerate(profiles)]
     model = model_from_report(report.name, report.memory_mib, specs, _capability(report.compute_capability))
     if enumerable(model):
         return model

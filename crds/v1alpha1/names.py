@@ -3,7 +3,9 @@
 One place, so that controller, agent, sandbox, chart and documentation cannot drift apart. Constants only.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 
 GROUP = "gpuplan.dev"
 VERSION = "v1alpha1"
@@ -82,7 +84,7 @@ class Mode(StrEnum):
 
 
 class Condition(StrEnum):
-    """The closed set of condition types of a plan; the agent writes all of them with its first status."""
+    """The closed set of condition types of a plan. Those of `WHERE_ABSENT` are there only while they differ from it."""
 
     READY = "Ready"
     """True: hardware, device plugin, kubelet and Node agree with the generation that the condition names. False: not
@@ -133,6 +135,23 @@ class Condition(StrEnum):
     command in its message, or set `operatorLabels: manage`."""
 
 
+WHERE_ABSENT: Mapping[Condition, str] = MappingProxyType(
+    {
+        Condition.ADVERTISED: "True",
+        Condition.DRIFTED: "False",
+        Condition.OWNERSHIP_CONFLICT: "False",
+        Condition.GPUS_HEALTHY: "True",
+        Condition.MEMORY_ONLY: "False",
+        Condition.HOST_ACCESS: "True",
+        Condition.HANDED_BACK: "False",
+        Condition.DRIVER_RELEASED: "False",
+        Condition.ALLOCATABLE_WRITTEN: "True",
+        Condition.OPERATOR_LABELS: "True",
+    }
+)
+"""What it means that an agent which has written Ready has not written such a condition; the others it always writes."""
+
+
 class Reason(StrEnum):
     """Reasons of conditions and of `status.gpus[].reason`, each one CamelCase word that a person can search for.
 
@@ -146,20 +165,12 @@ class Reason(StrEnum):
     """The plan does not list this GPU: it is advertised as it is, and never changed."""
     AS_PLANNED = "AsPlanned"
     """The hardware is as planned."""
-    NO_CONFLICT = "NoConflict"
-    """Nothing else partitions or advertises the GPUs of this node."""
     HEARTBEAT = "Heartbeat"
     """The agent renews its Lease."""
     SHARED_BY_MEMORY = "SharedByMemory"
     """GPUs are shared in units of `aliyun.com/gpu-mem`."""
-    HEALTHY = "Healthy"
-    """No GPU reports a fault."""
     IDLE = "Idle"
     """Nothing is under way, or nothing needs a person to act."""
-    NO_OPERATOR = "NoOperator"
-    """The node has no labels of the GPU Operator."""
-    NODE_ENABLED = "NodeEnabled"
-    """The node has not been disabled."""
     # under way
     CHANGING = "Changing"
     """Partitions are being created or destroyed. Remedy: wait."""

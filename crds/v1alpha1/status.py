@@ -4,6 +4,7 @@ Written by server-side apply under two field managers; lists with one writer are
 count as used everywhere.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -66,23 +67,54 @@ class NodeFacts(Wire):
     agent_version: Annotated[str | None, Field(max_length=64, description="Version of gpuplan's agent.")] = None
 
 
-class ProfileReport(Wire):
-    """One MIG profile, as NVML reports it on this node."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileReport:
+    """One MIG profile, as NVML reports it on this node. A status has the profiles of a model as one text: as fields
+    they would fill three screens of `kubectl describe`."""
 
-    name: Annotated[str, Field(max_length=32, description="Name of the profile, such as 1g.10gb.")]
-    id: Annotated[int, Field(description="GPU instance profile id, as nvidia-smi mig -lgip shows it.")]
-    slices: Annotated[int, Field(ge=1, le=16, description="Compute slices.")]
-    size: Annotated[int, Field(ge=1, le=16, description="Width of a placement in memory slices.")]
-    starts: Annotated[
-        list[int], Field(max_length=16, json_schema_extra=atomic(), description="Memory slices at which it may start.")
-    ]
-    memory_mib: Annotated[int | None, Field(alias="memoryMiB", description="Memory of one instance in MiB.")] = None
-    max_instances: Annotated[
-        int | None,
-        Field(
-            alias="maxInstances", ge=1, description="How many the driver makes at most, where there is room for more."
-        ),
-    ] = None
+    name: str
+    id: int
+    """GPU instance profile id, as `nvidia-smi mig -lgip` shows it."""
+    slices: int
+    """Compute slices."""
+    size: int
+    """Width of a placement in memory slices."""
+    starts: tuple[int, ...]
+    """Memory slices at which it may start."""
+    memory_mib: int | None = None
+    max_instances: int | None = None
+    """How many the driver makes at most, where there is room for more."""
+
+    def __str__(self) -> str:
+        memory = f" {self.memory_mib} MiB" if self.memory_mib is not None else ""
+        most = f" most {self.max_instances}" if self.max_instances is not None else ""
+        starts = ",".join(map(str, self.starts))
+        return f"{self.name} id {self.id} slices {self.slices} size {self.size}{memory}{most} at {starts}"
+
+
+_PROFILE = (
+    r"[^ ,;]{1,32} id -?\d{1,9} slices ([1-9]|1[0-6]) size ([1-9]|1[0-6])( \d{1,9} MiB)?( most [1-9]\d{0,8})? "
+    r"at (\d{1,2}(,\d{1,2}){0,15})?"
+)
+
+
+def profiles_of(text: str) -> list[ProfileReport]:
+    """What `profiles` of a model says; its pattern was checked before."""
+    return [_profile_of(entry.split(" ")) for entry in text.split("; ")] if text else []
+
+
+def _profile_of(words: list[str]) -> ProfileReport:
+    name, _, number, _, slices, _, size, *more = words[: words.index("at")]
+    starts = words[-1]
+    return ProfileReport(
+        name=name,
+        id=int(number),
+        slices=int(slices),
+        size=int(size),
+        starts=tuple(int(start) for start in starts.split(",")) if starts else (),
+        memory_mib=int(more[more.index("MiB") - 1]) if "MiB" in more else None,
+        max_instances=int(more[more.index("most") + 1]) if "most" in more else None,
+    )
 
 
 class ModelReport(Wire):
@@ -94,8 +126,13 @@ class ModelReport(Wire):
         str | None, Field(max_length=8, description="CUDA compute capability, such as 9.0.")
     ] = None
     profiles: Annotated[
-        list[ProfileReport] | None,
-        Field(max_length=32, json_schema_extra=atomic(), description="MIG profiles; empty where the GPU has no MIG."),
+        str | None,
+        Field(
+            max_length=4096,
+            pattern=f"^{_PROFILE}(; {_PROFILE})*$",
+            description="MIG profiles, each with its id, its compute slices, its size in memory slices and in MiB, how "
+            "many the driver makes where there is room for more, and the memory slices at which it may start.",
+        ),
     ] = None
 
 
@@ -137,7 +174,9 @@ class GpuStatus(Wire):
 
     index: Annotated[int, Field(ge=0, le=15, description="Index on the node.")]
     uuid: Annotated[str | None, Field(max_length=96, description="UUID of the card.")] = None
-    model: Annotated[str | None, Field(max_length=128, description="Product name; see status.models.")] = None
+    model: Annotated[
+        str | None, Field(max_length=128, description="Product name; left out where status.models has but one.")
+    ] = None
     state: Annotated[
         Literal["Unmanaged", "Changing", "Advertising", "WaitingForRelease", "Ready", "Failed"],
         Field(description="How far this GPU is with its plan."),
@@ -145,12 +184,16 @@ class GpuStatus(Wire):
     plan_hash: Annotated[
         str | None, Field(max_length=64, description="Hash of the effective item that was last confirmed.")
     ] = None
-    reason: Annotated[str | None, Field(max_length=128, description="One CamelCase word for the state.")] = None
+    reason: Annotated[
+        str | None, Field(max_length=128, description="One CamelCase word for the state, where that is not enough.")
+    ] = None
     message: Annotated[str | None, Field(max_length=1024, description="What happens, or what must be done.")] = None
     mig_mode: Annotated[
         Literal["Enabled", "Disabled", "NotSupported"] | None, Field(description="MIG mode as it is now.")
     ] = None
-    health: Annotated[Literal["OK", "Unhealthy", "Unknown"] | None, Field(description="Health of the card.")] = None
+    health: Annotated[
+        Literal["Unhealthy", "Unknown"] | None, Field(description="Health of the card, where it is not good.")
+    ] = None
     missing: Annotated[
         list[Annotated[str, Field(max_length=128)]] | None,
         Field(max_length=64, json_schema_extra=atomic(), description="Partitions of the plan that do not exist yet."),
@@ -168,17 +211,12 @@ class DevicePluginStatus(Wire):
     """What was advertised to the kubelet, and what of it was confirmed."""
 
     backend: Annotated[str | None, Field(max_length=16, description="The device plugin in charge.")] = None
-    config: Annotated[str | None, Field(max_length=253, description="Its config file or config map key.")] = None
+    config: Annotated[
+        str | None, Field(max_length=253, description="Key of the ConfigMap that NVIDIA's device plugin reads.")
+    ] = None
     device_list_strategy: Annotated[
-        Literal["cdi-cri", "envvar"] | None,
-        Field(description="How containers get their devices: by CDI names, or by NVIDIA_VISIBLE_DEVICES."),
-    ] = None
-    desired_hash: Annotated[str | None, Field(max_length=64, description="Hash of the config that was written.")] = None
-    confirmed_hash: Annotated[
-        str | None, Field(max_length=64, description="Hash of the config last seen in force.")
-    ] = None
-    confirmed_at: Annotated[
-        str | None, Field(json_schema_extra={"format": "date-time"}, description="When that was, UTC.")
+        Literal["envvar"] | None,
+        Field(description="envvar where containers get their devices by NVIDIA_VISIBLE_DEVICES, not by CDI names."),
     ] = None
 
 

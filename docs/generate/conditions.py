@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.model.reasons import UnplacedReason
-from crds.v1alpha1.names import Condition, EventReason, GpuState, PartitionState, Reason
+from crds.v1alpha1.names import WHERE_ABSENT, Condition, EventReason, GpuState, PartitionState, Reason
 from docs.generate.tables import MADE, table
 
 REMEDY = " Remedy: "
 INTRODUCTION = f"""# Conditions, reasons and Events
 
-{MADE} The texts are the docstrings in `crds/v1alpha1/names.py` and
-`controller/model/reasons.py`.
-
 Conditions are in `status.conditions` of a plan (`kubectl describe gpp NODE`), reasons at its conditions and at each of
 its GPUs. Their messages name the GPU, the pod or the command that is meant.
+
+{MADE} The texts are the docstrings in `crds/v1alpha1/names.py` and
+`controller/model/reasons.py`.
+"""
+OPTIONAL = """Ready, Reconciling, Stalled, Applied and AgentAlive are always there, once the agent has written a status.
+The others are there only while they have something to say, so that `kubectl describe` shows what matters:
 """
 
 
@@ -40,6 +43,10 @@ def page() -> str:
         INTRODUCTION,
         "## Conditions of a plan\n",
         _section(Condition, "condition"),
+        OPTIONAL,
+        table(
+            ("condition", "where it is not there, it is"), ((kind.value, is_so) for kind, is_so in WHERE_ABSENT.items())
+        ),
         "## Reasons of conditions and GPUs\n",
         _section(Reason, "reason"),
         "## Reasons for which a pod waits\n",

@@ -2,8 +2,9 @@
 
 Takes the result of a pass, returns every condition but AgentAlive, which is the controller's. Ready=True names the
 confirmed generation only, Ready=False the one that was read, and all are written at once, so that
-`kubectl wait --for=condition=Ready` never believes an older spec. Each has a message, also where all is well. A
-condition's time moves only with its status.
+`kubectl wait --for=condition=Ready` never believes an older spec. Ready, Reconciling, Stalled and Applied are always
+there, the others only while they say what a person would not expect (`names.WHERE_ABSENT`). A condition's time moves
+only with its status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from crds.v1alpha1.names import Condition, GpuState, Reason
 from crds.v1alpha1.status import ConditionStatus
 from nodeagent.desired.target import mig_manager_remedy
 from nodeagent.report.driver_release import driver_released
-from nodeagent.report.operator_labels import operator_labels
+from nodeagent.report.operator_labels import missing
 from nodeagent.report.outcome import GpuOutcome, PassResult, fault
 from partitioning.resources import ACK_MEMORY
 
@@ -29,7 +30,7 @@ def conditions(
 ) -> list[ConditionStatus]:
     """Sorted by type. `live` are the conditions that the API holds."""
     before = {condition.get("type"): condition for condition in live}
-    values: dict[Condition, ConditionValue] = {
+    values: dict[Condition, ConditionValue | None] = {
         Condition.READY: _ready(result),
         Condition.RECONCILING: _reconciling(result),
         Condition.STALLED: _stalled(result),
@@ -41,14 +42,15 @@ def conditions(
         Condition.MEMORY_ONLY: _memory_only(result),
         Condition.HOST_ACCESS: _host_access(result),
         Condition.ALLOCATABLE_WRITTEN: _allocatable_written(result),
-        Condition.OPERATOR_LABELS: operator_labels(
-            result.observation.readings.node, disabled=result.observation.disabled
-        ),
+        Condition.OPERATOR_LABELS: _operator_labels(result),
         Condition.DRIVER_RELEASED: driver_released(result.work),
-        Condition.HANDED_BACK: (result.release.done, result.release.reason, result.release.message),
+        Condition.HANDED_BACK: _handed_back(result),
     }
     written = []
-    for kind, (is_so, reason, message) in sorted(values.items()):
+    for kind, value in sorted(values.items()):
+        if value is None:
+            continue
+        is_so, reason, message = value
         status: Literal["True", "False"] = "True" if is_so else "False"
         known = before.get(kind.value, {})
         unchanged = known.get("status") == status and bool(known.get("lastTransitionTime"))
@@ -126,7 +128,12 @@ def _applied(result: PassResult) -> ConditionValue:
     return True, Reason.AS_PLANNED, "The hardware of every GPU in the plan is as planned."
 
 
-def _advertised(result: PassResult) -> ConditionValue:
+def _handed_back(result: PassResult) -> ConditionValue | None:
+    found = result.release
+    return (found.done, found.reason, found.message) if found.disabled else None
+
+
+def _advertised(result: PassResult) -> ConditionValue | None:
     delivery = result.work.advertised.delivery
     if delivery.missing:
         return False, Reason.CDI_UNAVAILABLE, delivery.reason
@@ -137,10 +144,10 @@ def _advertised(result: PassResult) -> ConditionValue:
     # The plugin's own troubles, which no GPU or resource feels yet.
     general = [problem.message for problem in loaded.errors if not (problem.gpu or problem.resource)] if loaded else []
     message = "; ".join([*(f"device plugin: {message}" for message in general), *filter(None, [delivery.note])])
-    return True, Reason.CONFIRMED, message or "The kubelet and the Node show every advertised device."
+    return (True, Reason.CONFIRMED, message) if message else None
 
 
-def _drifted(result: PassResult) -> ConditionValue:
+def _drifted(result: PassResult) -> ConditionValue | None:
     """Confirmed once for this very item, and different now: something else changed the hardware."""
     drifted = [
         outcome
@@ -153,12 +160,10 @@ def _drifted(result: PassResult) -> ConditionValue:
         # What cannot be read was not observed to differ.
         and not outcome.gpu.problem
     ]
-    if drifted:
-        return True, Reason.DRIFT, _sentences(drifted)
-    return False, Reason.AS_PLANNED, "No GPU in the plan was changed outside gpuplan."
+    return (True, Reason.DRIFT, _sentences(drifted)) if drifted else None
 
 
-def _ownership(result: PassResult) -> ConditionValue:
+def _ownership(result: PassResult) -> ConditionValue | None:
     if result.observation.rival:
         return True, Reason.FOREIGN_OWNER, result.observation.rival
     if foreign := result.work.advertised.confirmation.foreign:
@@ -166,26 +171,29 @@ def _ownership(result: PassResult) -> ConditionValue:
         return True, Reason.FOREIGN_OWNER, message
     if pod := result.observation.pods.mig_manager:
         return True, Reason.FOREIGN_OWNER, mig_manager_remedy(pod)
-    return False, Reason.NO_CONFLICT, "Nothing else partitions or advertises the GPUs of this node."
+    return None
 
 
-def _health(result: PassResult) -> ConditionValue:
+def _health(result: PassResult) -> ConditionValue | None:
     if result.observation.driver_problem is not None:
         return _driver(result)
     faults = [(outcome.index, fault(outcome.gpu)) for outcome in result.outcomes if outcome.gpu is not None]
     ill = [f"GPU {index}: {why}" for index, why in faults if why]
-    if ill:
-        return False, Reason.UNHEALTHY, "; ".join(ill)
-    return True, Reason.HEALTHY, "No GPU reports a fault."
+    return (False, Reason.UNHEALTHY, "; ".join(ill)) if ill else None
 
 
-def _memory_only(result: PassResult) -> ConditionValue:
+def _operator_labels(result: PassResult) -> ConditionValue | None:
+    message = missing(result.observation.readings.node, disabled=result.observation.disabled)
+    return (False, Reason.OPERATOR_LABELS_MISSING, message) if message else None
+
+
+def _memory_only(result: PassResult) -> ConditionValue | None:
     """What ACK's way of sharing does not give, and what its users cannot see from a Node."""
     advertised = result.work.advertised.config.advertised()
     uuids = {device.gpu for device in advertised if device.resource == ACK_MEMORY}
     shared = [str(outcome.index) for outcome in result.outcomes if outcome.gpu and outcome.gpu.uuid in uuids]
     if not shared:
-        return False, Reason.IDLE, f"No GPU is shared by {ACK_MEMORY}."
+        return None
     gpus = f"{'GPU' if len(shared) == 1 else 'GPUs'} {', '.join(shared)}"
     message = f"{gpus}: memory is limited per container, compute is not."
     if len(shared) > 1:
@@ -196,16 +204,14 @@ def _memory_only(result: PassResult) -> ConditionValue:
     return True, Reason.SHARED_BY_MEMORY, message
 
 
-def _host_access(result: PassResult) -> ConditionValue:
+def _host_access(result: PassResult) -> ConditionValue | None:
     """What the agent's pod must see of its node; without it the agent would have to guess."""
     if result.observation.driver_problem is not None:
         return _driver(result)
     hidden = "; ".join(
         filter(None, (result.observation.witnessed.hidden_processes, result.work.advertised.delivery.unseen))
     )
-    if hidden:
-        return False, Reason.HOST_NOT_VISIBLE, hidden
-    return True, Reason.CONFIRMED, "The agent sees the driver, its files and the processes of this node."
+    return (False, Reason.HOST_NOT_VISIBLE, hidden) if hidden else None
 
 
 def _driver(result: PassResult) -> ConditionValue:
@@ -214,11 +220,11 @@ def _driver(result: PassResult) -> ConditionValue:
     return False, reason, str(result.observation.driver_problem)
 
 
-def _allocatable_written(result: PassResult) -> ConditionValue:
+def _allocatable_written(result: PassResult) -> ConditionValue | None:
     if result.work.desired.by_nvidia:
         return False, Reason.IDLE, "NVIDIA's device plugin serves this node, and the kubelet alone writes its amounts."
     found = result.work.advertised.counts_right
-    return found.granted, found.reason, found.message
+    return None if found.granted else (False, found.reason, found.message)
 
 
 def _sentences(outcomes: Iterable[GpuOutcome]) -> str:

@@ -7,7 +7,7 @@ people, who can end them. Pure.
 
 from collections.abc import Iterator
 
-from crds.v1alpha1.names import CLOSED, LABEL_DRIVER, Reason
+from crds.v1alpha1.names import Reason
 from nodeagent.hardware.driver import DriverClosingError
 from nodeagent.observed.usage import Use
 from nodeagent.report.driver_clients import sentence
@@ -15,12 +15,11 @@ from nodeagent.report.gpu_outcome import NAMED_HOLDERS
 from nodeagent.report.outcome import PassWork
 
 
-def driver_released(work: PassWork) -> tuple[bool, Reason, str]:
-    """Status, reason and message."""
+def driver_released(work: PassWork) -> tuple[bool, Reason, str] | None:
+    """Status, reason and message; None where nothing requests it."""
     observation = work.observation
     if not observation.driver_closed:
-        command = f"kubectl label node NODE {LABEL_DRIVER}={CLOSED}"
-        return False, Reason.IDLE, f"Nothing requests it. To work on the driver: {command}"
+        return None
     others = sentence(work.clients.get(None, ()))
     also = f" Programs that have it open: {others}." if others else ""
     waits = next(_waits(work), None)

@@ -139,8 +139,8 @@ def waiting_reason(change: GpuChange) -> Reason:
 
 
 def _unmanaged(change: GpuChange) -> str:
-    message = "not managed by the plan: advertised unchanged"
-    return f"{message}, except where it is not free: {holders(change)}" if change.blocking else message
+    message = "not managed by the plan: advertised unchanged, except where it is not free"
+    return f"{message}: {holders(change)}" if change.blocking else ""
 
 
 def holders(change: GpuChange) -> str:

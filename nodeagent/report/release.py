@@ -11,7 +11,7 @@ from crds.v1alpha1.names import LABEL_MPS_DAEMONS, LABEL_NODE_AGENT, LABEL_PARTI
 from nodeagent.report.gpu_outcome import NAMED_HOLDERS, holders, waiting_reason
 from nodeagent.report.outcome import PassWork, Release
 
-ENABLED = Release(reason=Reason.NODE_ENABLED, message="The node has not been disabled.")
+ENABLED = Release(reason=Reason.IDLE, message="")
 
 
 def release(work: PassWork) -> Release:

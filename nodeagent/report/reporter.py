@@ -61,7 +61,6 @@ class Reporter:
     now: Callable[[], str]
     version: str
     """Of this agent."""
-    config_path: str
     """Where the device plugin's config lies on the node."""
 
     def __post_init__(self) -> None:
@@ -84,7 +83,7 @@ class Reporter:
         plan = result.observation.plan
         status = None
         if plan is not None:
-            status = plan_status(result, plan, version=self.version, config_path=self.config_path, now=self.now())
+            status = plan_status(result, plan, version=self.version, now=self.now())
         for outcome in result.outcomes:
             self._note(outcome, result, _done(outcome, status, plan.generation if plan is not None else 0))
         self._note_refused(result)

@@ -4,10 +4,10 @@ Takes outcomes, returns the JSON to apply; `conditions` makes the conditions. Cu
 schema admits, because a refused status informs no one. Pure but for the time, which is passed in.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -24,38 +24,40 @@ from crds.v1alpha1.status import (
     Summary,
 )
 from nodeagent.desired.plan import ObservedPlan
-from nodeagent.handover.config import DeviceKind
-from nodeagent.hardware.driver import MigMode, ObservedGpu
+from nodeagent.handover.config import DeviceKind, DeviceListStrategy
+from nodeagent.hardware.driver import Health, MigMode, ObservedGpu
 from nodeagent.report.conditions import conditions
 from nodeagent.report.last_change import last_change
 from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult
 from partitioning.models import GpuModel, ProfileSpec
 from partitioning.placements import limits_of
 
+_ILL: dict[Health, Literal["Unhealthy", "Unknown"]] = {Health.UNHEALTHY: "Unhealthy", Health.UNKNOWN: "Unknown"}
 MOST_GPUS = 16
 MOST_MODELS = 8
 MOST_PARTITIONS = 64
 MOST_MESSAGE_CHARS = 1024
+SAID_BY = {GpuState.UNMANAGED: Reason.UNMANAGED, GpuState.READY: Reason.CONFIRMED}
+"""States that need no reason but this one."""
 
 
-def plan_status(result: PassResult, plan: ObservedPlan, *, version: str, config_path: str, now: str) -> dict[str, Any]:
-    """The status to apply. Times of what did not change are those that the API holds.
-
-    `version` is that of this agent, `config_path` where the device plugin's config lies on the node.
-    """
+def plan_status(result: PassResult, plan: ObservedPlan, *, version: str, now: str) -> dict[str, Any]:
+    """The status to apply. Times of what did not change are those that the API holds. `version` is this agent's."""
     live = plan.status
     result = replace(result, outcomes=tuple(_reportable(outcome) for outcome in result.outcomes[:MOST_GPUS]))
+    models = _models(result.observation.gpus)
+    alone = len(models) == 1 and {gpu.name for gpu in result.observation.gpus} == {models[0].name}
     return PlanStatus(
         observed_generation=plan.generation,
         summary=_summary(result, plan),
         conditions=conditions(result, live.get("conditions") or [], generation=plan.generation, now=now),
         node=_node(result, version),
-        models=_models(result.observation.gpus),
+        models=models,
         gpus=[
-            _gpu(outcome, last_change(outcome, live.get("gpus") or [], plan.generation, now))
+            _gpu(outcome, last_change(outcome, live.get("gpus") or [], plan.generation, now), named=not alone)
             for outcome in result.outcomes
         ],
-        device_plugin=_device_plugin(result, config_path, live.get("devicePlugin") or {}, now),
+        device_plugin=_device_plugin(result),
     ).wire()
 
 
@@ -103,11 +105,12 @@ def _models(gpus: Iterable[ObservedGpu]) -> list[ModelReport]:
 
 def _model(name: str, model: GpuModel) -> ModelReport:
     major, minor = model.compute_capability
+    limits = limits_of(model)
     return ModelReport(
         name=name[:128],
         memory_mib=model.memory_mib,
         compute_capability=f"{major}.{minor}" if major else None,
-        profiles=[_profile(spec, limits_of(model).get(spec.name)) for spec in model.profiles if spec.size] or None,
+        profiles="; ".join(str(_profile(spec, limits.get(spec.name))) for spec in model.profiles if spec.size) or None,
     )
 
 
@@ -117,7 +120,7 @@ def _profile(spec: ProfileSpec, most: int | None) -> ProfileReport:
         id=spec.profile_id,
         slices=spec.compute_slices,
         size=spec.size,
-        starts=list(spec.starts),
+        starts=tuple(spec.starts),
         memory_mib=spec.memory_mib,
         max_instances=most,
     )
@@ -134,20 +137,20 @@ def _reportable(outcome: GpuOutcome) -> GpuOutcome:
     return outcome
 
 
-def _gpu(outcome: GpuOutcome, change: LastChange | None = None) -> GpuStatus:
+def _gpu(outcome: GpuOutcome, change: LastChange | None = None, *, named: bool = True) -> GpuStatus:
     gpu = outcome.gpu
     return GpuStatus(
         index=outcome.index,
         uuid=gpu.uuid if gpu else None,
-        model=(gpu.name or None) if gpu else None,
+        model=(gpu.name or None) if gpu and named else None,
         state=outcome.state.value,
         plan_hash=outcome.plan_hash or None,
-        reason=outcome.reason.value,
+        reason=outcome.reason.value if outcome.reason is not SAID_BY.get(outcome.state) else None,
         message=outcome.message[:MOST_MESSAGE_CHARS] or None,
         mig_mode=gpu.mig_mode.value if gpu and not gpu.problem else None,
-        health=gpu.health.value if gpu else None,
+        health=_ILL.get(gpu.health) if gpu else None,
         missing=list(outcome.missing[:MOST_PARTITIONS]) or None,
-        partitions=[_partition(entry) for entry in outcome.partitions[:MOST_PARTITIONS]],
+        partitions=[_partition(entry) for entry in outcome.partitions[:MOST_PARTITIONS]] or None,
         last_change=change,
     )
 
@@ -165,16 +168,9 @@ def _partition(entry: PartitionOutcome) -> PartitionStatus:
     )
 
 
-def _device_plugin(result: PassResult, config_path: str, live: Mapping[str, Any], now: str) -> DevicePluginStatus:
-    advertised, known = result.work.advertised, live.get("confirmedHash")
-    nvidia = advertised.served_by
-    desired = advertised.config.hash if nvidia is None else nvidia.key or None
-    confirmed = desired if advertised.confirmation.all_allocatable else known
-    return DevicePluginStatus(
-        backend="gpuplan" if nvidia is None else "nvidia",
-        config=config_path[:253] if nvidia is None else nvidia.key or None,
-        device_list_strategy=advertised.config.device_list_strategy.value if nvidia is None else None,
-        desired_hash=desired,
-        confirmed_hash=confirmed,
-        confirmed_at=live.get("confirmedAt") if confirmed == known else now,
-    )
+def _device_plugin(result: PassResult) -> DevicePluginStatus:
+    advertised = result.work.advertised
+    if (nvidia := advertised.served_by) is not None:
+        return DevicePluginStatus(backend="nvidia", config=nvidia.key or None)
+    by_environment = advertised.config.device_list_strategy is DeviceListStrategy.ENVVAR
+    return DevicePluginStatus(backend="gpuplan", device_list_strategy="envvar" if by_environment else None)

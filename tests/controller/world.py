@@ -58,7 +58,7 @@ class ControllerWorld:
     def obey(self, name: str = "n1") -> None:
         """Carry out the plan, and advertise the result on the node."""
         raw = self.cluster.confirm(name)
-        slices = [part["resource"] for found in raw["status"]["gpus"] for part in found["partitions"]]
+        slices = [part["resource"] for found in raw["status"]["gpus"] for part in found.get("partitions", ())]
         offered = {resource: str(slices.count(resource)) for resource in slices}
         apply.merge_patch(
             self.cluster.api, f"{paths.node(name)}/status", {"status": {"allocatable": offered, "capacity": offered}}

@@ -19,7 +19,6 @@ from crds.v1alpha1.status import (
     NodeFacts,
     PartitionStatus,
     PlanStatus,
-    ProfileReport,
     Summary,
 )
 
@@ -45,7 +44,7 @@ FULL = PlanStatus(
             name="NVIDIA H100 80GB HBM3",
             memory_mib=81559,
             compute_capability="9.0",
-            profiles=[ProfileReport(name="1g.10gb", id=19, slices=1, size=1, starts=[0, 1], memory_mib=9856)],
+            profiles="1g.10gb id 19 slices 1 size 1 9856 MiB at 0,1; 1g.20gb id 15 slices 1 size 2 at ",
         )
     ],
     gpus=[
@@ -58,7 +57,7 @@ FULL = PlanStatus(
             reason="Confirmed",
             message="As planned.",
             mig_mode="Enabled",
-            health="OK",
+            health="Unhealthy",
             missing=["2g.20gb"],
             last_change=LastChange(time=TIME, generation=1, created=["mig-1g.10gb at 0"], destroyed=["gpu"]),
             partitions=[
@@ -77,10 +76,7 @@ FULL = PlanStatus(
     device_plugin=DevicePluginStatus(
         backend="gpuplan",
         config="/c",
-        device_list_strategy="cdi-cri",
-        desired_hash="x",
-        confirmed_hash="x",
-        confirmed_at=TIME,
+        device_list_strategy="envvar",
     ),
 )
 

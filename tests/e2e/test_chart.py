@@ -153,6 +153,10 @@ def test_a_pod_gets_its_slice_from_what_the_chart_installed(
         token = cluster.token(CONTROLLER)
         controller.start("--kubeconfig", kubeconfig(cluster, folder, token))
         node.start()
+        eventually(lambda: ready(cluster, name), "the plan is Ready", SECONDS)
+        printed = cluster.kubectl("describe", "gpp", name, check=True)
+        # Three more GPUs would have four lines each; deviceListStrategy, which is not the default here, has one.
+        assert len(printed.splitlines()) <= 80 - 3 * 4 + 1, printed
 
         pod = objects.manifest(objects.pod("needs-a-slice", limits={SLICE: 1}))
         apply.create(cluster.admin, PODS, pod)

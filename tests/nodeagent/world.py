@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from crds.v1alpha1.names import WHERE_ABSENT, Condition
 from nodeagent.assembly import Parts, assemble
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import parse_plan
@@ -108,7 +109,6 @@ class World(ApiMemory, PodsMemory):
             clock=self.clock,
             now=lambda: f"t{self.clock.now:g}",
             version="1",
-            config_path="config.json",
         )
         self.agent = assemble(
             Parts(
@@ -257,15 +257,19 @@ class World(ApiMemory, PodsMemory):
         return next(dict(gpu) for gpu in self.status()["gpus"] if gpu["index"] == index)
 
     def condition(self, kind: str) -> Raw:
-        return next(dict(c) for c in self.status()["conditions"] if c["type"] == kind)
+        """One that is not there, as what its absence means."""
+        there = {c["type"]: dict(c) for c in self.status()["conditions"]}
+        return there.get(kind) or {"status": WHERE_ABSENT[Condition(kind)], "reason": "", "message": ""}
 
     def found(self, index: int = 0) -> tuple[str, str]:
         """State and reason."""
         gpu = self.gpu_status(index)
-        return gpu["state"], gpu["reason"]
+        return gpu["state"], gpu.get("reason") or {"Ready": "Confirmed", "Unmanaged": "Unmanaged"}[gpu["state"]]
 
     def partitions(self, index: int = 0) -> list[str]:
-        return [f"{p['resource'].rpartition('/')[2]} {p['state']}" for p in self.gpu_status(index)["partitions"]]
+        return [
+            f"{p['resource'].rpartition('/')[2]} {p['state']}" for p in self.gpu_status(index).get("partitions", ())
+        ]
 
     def tainted(self) -> bool:
         return any(t["key"] == "gpuplan.dev/changing" for t in self.node["spec"].get("taints") or [])

@@ -1,6 +1,6 @@
 """Controller and agents of neighbouring versions: each understands the plan as the other one writes it.
 
-`earlier/plans.yaml` holds plans as controller and agents of revision f700c9c wrote them; `readers.json` has
+`earlier/plans.yaml` holds plans as controller and agents of 0.1.0 write them; `readers.json` has
 the schema by which they read plans. The API server has the newest CRD: it is upgraded first and never goes back.
 """
 
@@ -92,7 +92,7 @@ def test_the_sets_are_those_of_the_api() -> None:
 
 def test_an_earlier_reader_ignores_fields_that_it_does_not_know() -> None:
     found = reported("Ready", "Used")
-    found["status"]["devicePlugin"] = DevicePluginStatus(device_list_strategy="cdi-cri").wire()
+    found["status"]["devicePlugin"] = DevicePluginStatus(device_list_strategy="envvar").wire()
     found["spec"]["later"] = found["status"]["later"] = "x"
 
     EARLIER_READER.validate(found)

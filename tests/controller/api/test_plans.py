@@ -14,6 +14,8 @@ from controller.api.reading import Unreadable
 from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, WholeDesired
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
+from crds.v1alpha1.status import ProfileReport
+from nodeagent.report.status import _model
 from partitioning.layouts import Instance, Layout
 from partitioning.models import known_models
 from partitioning.mps import slice_of_gb, units_of_gib
@@ -187,7 +189,7 @@ def test_partitions_and_conditions() -> None:
 
 
 def test_models_come_from_the_report_and_are_shared() -> None:
-    profiles = [{"name": "1g.10gb", "id": 19, "slices": 1, "size": 1, "starts": [0, 1, 2, 3, 4, 5, 6]}]
+    profiles = "1g.10gb id 19 slices 1 size 1 at 0,1,2,3,4,5,6"
     status = {"gpus": [REPORTED], "models": [{"name": H100_NAME, "memoryMiB": 81559, "profiles": profiles}]}
     one, other = plan_reading(plan(status=status)), plan_reading(plan(status=status, name="n2"))
     model = one.gpus[0].view.model
@@ -199,21 +201,39 @@ def test_models_come_from_the_report_and_are_shared() -> None:
 
 @pytest.mark.parametrize(("most", "limits"), [(2, {"1g.10gb": 2}), (None, {})])
 def test_a_driver_that_makes_fewer_than_there_is_room_for_says_so(most: int | None, limits: dict[str, int]) -> None:
-    profile = {"name": "1g.10gb", "id": 19, "slices": 1, "size": 1, "starts": [0, 1, 2, 3], "maxInstances": most}
-    status = {"gpus": [REPORTED], "models": [{"name": H100_NAME, "memoryMiB": 81559, "profiles": [profile]}]}
+    reported = ProfileReport(name="1g.10gb", id=19, slices=1, size=1, starts=(0, 1, 2, 3), max_instances=most)
+    status = {"gpus": [REPORTED], "models": [{"name": H100_NAME, "memoryMiB": 81559, "profiles": str(reported)}]}
     model = plan_reading(plan(status=status)).gpus[0].view.model
     assert model is not None
     assert limits_of(model) == limits
 
 
 def test_a_reported_model_with_endless_geometries_has_no_placements() -> None:
-    starts = list(range(16))
-    profiles = [{"name": f"1g.{n}gb", "id": n, "slices": 1, "size": 1, "starts": starts} for n in range(1, 33)]
+    starts = ",".join(map(str, range(16)))
+    profiles = "; ".join(f"1g.{n}gb id {n} slices 1 size 1 at {starts}" for n in range(1, 33))
     status = {"gpus": [REPORTED], "models": [{"name": H100_NAME, "memoryMiB": 81559, "profiles": profiles}]}
     model = plan_reading(plan(status=status)).gpus[0].view.model
     assert model is not None
     assert not model.confirmed
     assert not any(spec.starts for spec in model.profiles)
+
+
+@pytest.mark.parametrize(
+    ("named", "models", "found"),
+    [
+        ({}, 1, "H100-80GB"),
+        ({}, 2, ""),
+        ({"model": "NVIDIA H100 80GB HBM3"}, 2, "H100-80GB"),
+        ({"model": "Unheard of"}, 1, ""),
+    ],
+)
+def test_a_gpu_without_a_model_is_of_the_only_one(named: Json, models: int, found: str) -> None:
+    """But not where another GPU names one: then this one's could not be read."""
+    reports = [{"name": name, "memoryMiB": 81559} for name in (H100_NAME, "Tesla T4")[:models]]
+    gpu = {key: value for key, value in REPORTED.items() if key != "model"} | named
+    other = {**gpu, "index": 1, "uuid": objects.uuid_of(1), **({"model": None} if named else {})}
+    read = plan_reading(plan(status={"gpus": [gpu, other], "models": reports}))
+    assert [view.view.model.key if view.view.model else "" for view in read.gpus] == [found, "" if named else found]
 
 
 def test_a_report_without_profiles_is_completed_from_the_catalogue() -> None:
@@ -322,20 +342,18 @@ def test_what_is_written_reads_back_as_what_was_planned(gpu: PlannedGpu) -> None
 
 def test_every_catalogued_model_reads_back_from_its_own_report() -> None:
     for model in known_models():
-        profiles = [
-            {"name": s.name, "id": s.profile_id, "slices": s.compute_slices, "size": s.size, "starts": list(s.starts)}
-            for s in model.profiles
-            if s.size
-        ]
-        if model.profiles and not profiles:
-            continue
         name = model.names[0]
-        report = {"name": name, "memoryMiB": model.memory_mib, "profiles": profiles}
+        report = _model(name, model).wire()
+        if model.profiles and "profiles" not in report:
+            continue
         read = plan_reading(plan(status={"gpus": [{**REPORTED, "model": name}], "models": [report]}))
         found = read.gpus[0].view.model
         assert found is not None
         assert found.key == model.key
-        assert {s.name for s in found.profiles} >= {s.name for s in model.profiles if s.size}
+        there = {s.name: (s.profile_id, s.compute_slices, s.size, s.memory_mib, s.starts) for s in found.profiles}
+        for s in model.profiles:
+            if s.size:
+                assert there[s.name] == (s.profile_id, s.compute_slices, s.size, s.memory_mib, s.starts)
         assert {s.name: s.max_instances for s in found.profiles if s.starts} == {
             s.name: s.max_instances for s in model.profiles if s.starts
         }

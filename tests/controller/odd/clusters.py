@@ -208,12 +208,12 @@ def _server(rng: random.Random, number: int, kind: str) -> tuple[NodeView, PlanV
 
 def _strange_server(rng: random.Random) -> tuple[NodeView, PlanView]:
     """Its status reports GPUs as no driver does."""
-    starts = list(range(rng.choice((4, 16))))
-    profiles = [
-        {"name": f"{size}g.{number + 1}gb", "id": number, "slices": size, "size": size, "starts": starts}
+    starts = ",".join(map(str, range(rng.choice((4, 16)))))
+    profiles = "; ".join(
+        f"{size}g.{number + 1}gb id {number} slices {size} size {size} at {starts}"
         for number in range(rng.choice((1, 12, 32)))
         for size in [rng.choice((1, 1, 2))]
-    ]
+    )
     gpu = {"index": 0, "uuid": objects.uuid_of(0), "model": H100_NAME, "state": "Ready", "migMode": "Enabled"}
     status = {"gpus": [gpu], "models": [{"name": H100_NAME, "memoryMiB": 81559, "profiles": profiles}]}
     view = plan_reading(objects.plan("strange", status=status)).gpus[0].view

@@ -69,7 +69,7 @@ def test_switched_off_they_leave_and_gpuplan_goes_on(lab: Lab) -> None:
         lab.kubectl(*command)
 
     eventually(lambda: running(lab) == {VALIDATOR}, "plugin and mig-manager leave", seen=lambda: running(lab))
-    eventually(lambda: lab.message_of(CONFLICT, "False"), "the conflict is over", 120.0, seen=lab.report)
+    eventually(lambda: not lab.condition(CONFLICT), "the conflict is over", 120.0, seen=lab.report)
     for wait in waits:
         lab.kubectl(*wait)
     eventually(lambda: lab.allocatable("nvidia.com/gpu") == 2, "both whole GPUs are advertised", 120.0, seen=lab.report)

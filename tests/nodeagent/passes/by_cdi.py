@@ -57,4 +57,4 @@ def advertised_ids(world: World) -> list[str]:
 
 
 def strategy(world: World) -> str:
-    return str(world.status()["devicePlugin"]["deviceListStrategy"])
+    return str(world.status()["devicePlugin"].get("deviceListStrategy", "cdi-cri"))

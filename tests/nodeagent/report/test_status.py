@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
+from crds.v1alpha1.status import profiles_of
 from nodeagent.report.publish import same
 from sandbox.driver import boards
 from tests import incidents
@@ -14,6 +16,7 @@ from tests.builders.models import H100, T4
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import Raw, mig
 from tests.nodeagent.report.schema import check
+from tests.nodeagent.report.test_conditions import REFUSED
 
 
 def test_the_status_fits_the_schema_in_every_state(make_world: MakeWorld) -> None:
@@ -100,6 +103,26 @@ def test_a_plan_that_cannot_be_read_is_reported_and_changes_nothing(make_world: 
     check(world)
 
 
+def described(part: Raw | list[Any]) -> int:
+    """Lines of `kubectl describe`: one for each field, and one for each value in a list of texts or numbers."""
+    if isinstance(part, list):
+        return sum(described(entry) if isinstance(entry, dict) else 1 for entry in part)
+    return sum(1 + (described(value) if isinstance(value, dict | list) else 0) for value in part.values())
+
+
+def test_an_idle_node_of_four_gpus_is_described_on_two_screens(make_world: MakeWorld) -> None:
+    world = make_world(*empty(4))
+    world.policy = REFUSED
+    world.restart()
+    world.apply()
+    world.settle()
+
+    above, alive, events = 14, 5, 1  # metadata, spec and the word Status; the controller's condition; Events
+    status = world.status()
+    assert status["devicePlugin"].pop("deviceListStrategy") == "envvar", "which is not the default"
+    assert above + described(status) + alive + events <= 80
+
+
 def test_models_come_from_nvml_once_each(make_world: MakeWorld) -> None:
     world = make_world(*empty(2), (T4, {}))
     world.apply()
@@ -109,8 +132,8 @@ def test_models_come_from_nvml_once_each(make_world: MakeWorld) -> None:
     names = [model["name"] for model in world.status()["models"]]
     assert names == ["NVIDIA H100 80GB HBM3", "Tesla T4"]
     assert world.status()["models"][0]["computeCapability"] == "9.0"
-    profiles = {profile["name"]: profile["starts"] for profile in world.status()["models"][0]["profiles"]}
-    assert profiles["3g.40gb"] == [0, 4]
+    profiles = {profile.name: profile.starts for profile in profiles_of(world.status()["models"][0]["profiles"])}
+    assert profiles["3g.40gb"] == (0, 4)
 
 
 def test_a_driver_that_makes_fewer_instances_than_there_is_room_for_is_reported(

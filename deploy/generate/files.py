@@ -78,7 +78,7 @@ def values_page() -> str:
     lines = [
         "# Values of the Helm chart",
         "",
-        f"Made by `{RENEW}`. Unknown keys and wrong values are refused by name.",
+        "What `helm install` takes. Unknown keys and wrong values are refused by name.",
         "Lists replace the default, maps are merged with it. `controller.settings` and `agent.settings` show",
         "the defaults of the programs, and are empty in the chart.",
         "",
@@ -91,7 +91,7 @@ def values_page() -> str:
             default = _inline(value.default)
             meaning = value.text.replace("|", "\\|")
             lines.append(f"| `{'.'.join(value.path)}` | {types[value.path]} | `{default}` | {meaning} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", f"Made by `{RENEW}`. Do not edit."]) + "\n"
 
 
 def _is_settings(path: tuple[str, ...], model: type[Section]) -> bool:

@@ -1,4 +1,4 @@
-"""`python -m docs.generate`: the pages that are made from tables in the code.
+"""`python -m docs.generate`: the pages, and the picture of the demo, that are made from tables in the code.
 
 `--write` renews them, `--check` fails where one is stale. What a page says is in the code that it is made from.
 """
@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.generate import api, conditions, metrics, reasons, settings
+from docs.generate import api, conditions, demo, metrics, reasons, settings
+from docs.generate.tables import MADE
 
 FOLDER = Path(__file__).parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
     "api.md": api.page,
     "conditions.md": conditions.page,
+    "demo.svg": demo.page,
     "metrics.md": metrics.page,
     "reasons.md": reasons.page,
     "settings.md": settings.page,
@@ -27,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     choice.add_argument("--write", action="store_true")
     choice.add_argument("--check", action="store_true")
     arguments = parser.parse_args(argv)
-    made = {FOLDER / name: page() for name, page in PAGES.items()}
+    made = {FOLDER / name: page() + (f"\n{MADE}\n" if name.endswith(".md") else "") for name, page in PAGES.items()}
     stale = [path for path, text in made.items() if not path.is_file() or path.read_text() != text]
     if arguments.write:
         for path in stale:

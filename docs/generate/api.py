@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from crds.definition import definition
-from docs.generate.tables import MADE, table
+from docs.generate.tables import table
 
-INTRODUCTION = f"""# API reference
+INTRODUCTION = """# API reference
 
-{MADE} The texts are the descriptions in `crds/v1alpha1`; `kubectl explain gpp.spec` prints the same.
+Every field of the API; `kubectl explain gpp.spec` prints the same.
 
 `GPUPartitionPlan`, `gpuplan.dev/v1alpha1`, cluster-scoped, short name `gpp`. One object describes one node and has its
 name. [design.md](design.md#the-api) has an example, and who writes which field. v1alpha1 changes by adding only.

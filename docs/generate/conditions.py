@@ -13,16 +13,13 @@ from enum import StrEnum
 
 from controller.model.reasons import UnplacedReason
 from crds.v1alpha1.names import WHERE_ABSENT, Condition, EventReason, GpuState, PartitionState, Reason
-from docs.generate.tables import MADE, table
+from docs.generate.tables import table
 
 REMEDY = " Remedy: "
-INTRODUCTION = f"""# Conditions, reasons and Events
+INTRODUCTION = """# Conditions, reasons and Events
 
 Conditions are in `status.conditions` of a plan (`kubectl describe gpp NODE`), reasons at its conditions and at each of
 its GPUs. Their messages name the GPU, the pod or the command that is meant.
-
-{MADE} The texts are the docstrings in `crds/v1alpha1/names.py` and
-`controller/model/reasons.py`.
 """
 OPTIONAL = """Ready, Reconciling, Stalled, Applied and AgentAlive are always there, once the agent has written a status.
 The others are there only while they have something to say, so that `kubectl describe` shows what matters:

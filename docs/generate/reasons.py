@@ -5,14 +5,14 @@ says was done, the pod is placed.
 """
 
 from controller.model.reasons import UnplacedReason
-from docs.generate.tables import MADE, table
+from docs.generate.tables import table
 from tests.controller.explanation.scenarios import ALL
 from tests.controller.explanation.scenarios.scenario import Scenario
 
-INTRODUCTION = f"""# Why a pod waits: situations and remedies
+INTRODUCTION = """# Why a pod waits: situations and remedies
 
-{MADE} The situations are those of
-`tests/controller/explanation/scenarios`; a test does what the last column says, and the pod is placed.
+What keeps a pod waiting, what its Event says then, and what ends it: in each situation a test
+does what the last column says, and the pod is placed.
 
 What each reason means is in [conditions.md](conditions.md#reasons-for-which-a-pod-waits). The pod is `team/a`, its node
 `n1`; the details, which name other pods, are in [`/decisions`](troubleshooting.md#a-pod-waits) alone.

@@ -9,14 +9,12 @@ from typing import Any
 
 from controller.config.settings import Settings as ControllerSettings
 from deploy.generate.files import walk
-from docs.generate.tables import MADE, table
+from docs.generate.tables import table
 from kube.settings import Section
 from nodeagent.settings import Settings as AgentSettings
 
 HEADER = ("key", "default", "meaning")
-INTRODUCTION = f"""# Settings of the programs
-
-{MADE}
+INTRODUCTION = """# Settings of the programs
 
 Each program reads one YAML file, `--config FILE`. An unknown key is refused by name, with the known ones. With the
 chart write them below `controller.settings` and `agent.settings`, but those that [values.md](values.md) has at the

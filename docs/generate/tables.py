@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 MADE = "Made by `python -m docs.generate --write`. Do not edit."
+"""The last line of a page: the first is a reader's."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from docs.generate.demo import BARS
+
 pytestmark = pytest.mark.slow
 
 CHAPTERS = 7
@@ -17,6 +19,11 @@ def demo(*arguments: str, timeout_seconds: float = 110.0) -> subprocess.Complete
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
 
 
+def shape(bar: str) -> str:
+    """Of pods that request the same, either may be first."""
+    return re.sub(r"-[a-c]\]", "]", bar.strip())
+
+
 def test_the_story_comes_true() -> None:
     done = demo()
 
@@ -26,4 +33,6 @@ def test_the_story_comes_true() -> None:
     assert len(re.findall(r"^ +pod/\S+ +1/1 +Running ", end, re.M)) == PODS_THAT_FIT
     assert len(re.findall(r"^ +gpupartitionplan\S+ .* True +Confirmed ", end, re.M)) == 3
     assert re.search(r"^ +pod/too-big +0/1 +Pending ", end, re.M)
+    drawn = [shape(line) for line in done.stdout.partition("\n6. ")[2].splitlines() if "GPU " in line]
+    assert drawn[: len(BARS.splitlines())] == [shape(line) for line in BARS.splitlines()], "docs/demo.svg is old"
     assert "too-big   NeverFits   No GPU in this cluster offers nvidia.com/mig-7g.141gb" in done.stdout

@@ -1,21 +1,29 @@
-"""What the first pages promise a newcomer: evidence for each comparison, and a row for each example."""
+"""What the first pages promise a newcomer: evidence for each comparison and for safety, and a row for each example."""
 
 import re
 
 from tests.docs.pages import ROOT, table
 
 README = (ROOT / "README.md").read_text()
-COMPARISON = README.split("\n## Compared with others\n", 1)[1].split("\n## ", 1)[0]
+COMPARED = (ROOT / "docs/compared.md").read_text().replace("# Compared", "\n## Compared", 1)
+COMPARISON = COMPARED.split("\n## ", 2)[1]
 
 
 def test_every_row_of_the_comparison_has_evidence_for_gpuplan() -> None:
-    rows = table(README, "Compared with others")
+    rows = table(COMPARED, "Compared with others")
     assert len(rows) >= 8
-    assert [name for name, (ours, *_) in rows.items() if not re.search(r"\]\((docs|tests)/", ours)] == []
+    assert [name for name, (ours, *_) in rows.items() if "](" not in ours and "`" not in ours] == []
+
+
+def test_what_is_said_of_safety_names_its_test() -> None:
+    bullets = README.split("\n## Is it safe?\n", 1)[1].split("\n## ", 1)[0].split("\n- ")[1:]
+    assert len(bullets) == 4
+    assert [bullet for bullet in bullets if "](tests/" not in bullet] == []
 
 
 def test_every_source_of_the_comparison_is_named_and_used() -> None:
-    rows, sources = COMPARISON.split("\nRead in ", 1)
+    rows, sources = COMPARISON.split("\n[a] ", 1)
+    sources = "[a] " + sources
     used, named = set(re.findall(r"\[([a-z])\]", rows)), re.findall(r"\[([a-z])\] ", sources)
     assert sorted(used) == named == sorted(named)
 

@@ -29,8 +29,8 @@ def main(argv: list[str] | None = None) -> int:
     choice.add_argument("--write", action="store_true")
     choice.add_argument("--check", action="store_true")
     arguments = parser.parse_args(argv)
-    made = {FOLDER / name: page() + (f"\n{MADE}\n" if name.endswith(".md") else "") for name, page in PAGES.items()}
-    stale = [path for path, text in made.items() if not path.is_file() or path.read_text() != text]
+    made = {FOLDER / name: text(name) for name in PAGES}
+    stale = [path for path, content in made.items() if not path.is_file() or path.read_text() != content]
     if arguments.write:
         for path in stale:
             path.write_text(made[path])
@@ -39,6 +39,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"stale: {names}. Run `python -m docs.generate --write`", file=sys.stderr)
         return 1
     return 0
+
+
+def text(name: str) -> str:
+    """What is in the file."""
+    return PAGES[name]() + (f"\n{MADE}\n" if name.endswith(".md") else "")
 
 
 if __name__ == "__main__":

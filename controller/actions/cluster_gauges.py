@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from controller.actions.fullness import Fullness, fullness
 from controller.actions.headroom import Headroom, headroom
 from controller.actions.metrics import PLACED, Metrics
 from controller.cache.batcher import Batcher
@@ -19,6 +20,7 @@ from controller.cache.state import State
 from controller.model.reasons import UnplacedReason
 from controller.model.views import NodeView, PartitionView, PlannerOptions, PlanView
 from controller.planner.inventory.eligibility import node_stock
+from crds.v1alpha1.names import Mode
 
 UNDECIDED = "Undecided"
 """Reason of a pending pod that no pass has judged yet, or that needs none."""
@@ -32,6 +34,7 @@ class _Counted:
     node: NodeView | None
     partitions: Tally[tuple[str, str]]
     headroom: Headroom
+    fullness: Fullness
 
 
 class ClusterGauges(Collector):
@@ -81,6 +84,10 @@ class ClusterGauges(Collector):
             "resource",
             "reason",
         )
+        waiting = _family("gpuplan_waiting_pods", "Pods without a node that request partitions.", "namespace")
+        for namespace, count in sorted(Tally(pod.namespace for pod in pods if pod.gpu).items()):
+            waiting.add_metric([namespace], count)
+        yield waiting
         unplaced = _family("gpuplan_unplaced_pods", "Pending pods that the last pass could not place.", "reason")
         if (verdicts := self._metrics.verdicts) is not None:  # else it stands by: the leader has the reasons
             tally = Tally((resource, verdicts.get(pod.uid, UNDECIDED)) for pod in pods for resource, _ in pod.gpu)
@@ -110,8 +117,9 @@ class ClusterGauges(Collector):
         views = self._state.plan_views()
         self._counted = {name: self._count(name, view, nodes.get(name)) for name, view in views.items()}
         total: Tally[tuple[str, str]] = Tally()
-        room = Headroom()
+        room, full = Headroom(), Fullness()
         for counted in self._counted.values():
+            full.add(counted.fullness)
             for key, count in counted.partitions.items():
                 total[key] += count
             room.add(counted.headroom)
@@ -125,6 +133,7 @@ class ClusterGauges(Collector):
             partitions.add_metric(list(key), count)
         yield partitions
         yield from _headroom(room)
+        yield from _fullness(full)
 
     def _count(self, name: str, view: PlanView, node: NodeView | None) -> _Counted:
         """Again only where plan or Node is another one than at the last scrape."""
@@ -136,6 +145,7 @@ class ClusterGauges(Collector):
             node=node,
             partitions=Tally((_profile(part), part.state) for gpu in view.gpus for part in gpu.partitions),
             headroom=Headroom() if node is None else self._headroom(node, view),
+            fullness=fullness(view),
         )
 
     def _headroom(self, node: NodeView, view: PlanView) -> Headroom:
@@ -157,6 +167,16 @@ class ClusterGauges(Collector):
             for kind, status, reason in plan.conditions:
                 conditions.add_metric([plan.name, kind, status, reason], 1)
         yield conditions
+        held = _family(
+            "gpuplan_held_plan",
+            "1 while a plan lets the controller plan nothing: paused, or mode Manual.",
+            "node",
+            "by",
+        )
+        for name, view in sorted(self._state.plan_views().items()):
+            if view.paused or view.mode == Mode.MANUAL:
+                held.add_metric([name, "paused" if view.paused else "Manual"], 1)
+        yield held
         silent = _family(
             "gpuplan_agent_silent",
             "1 while the node's agent has not been heard for agentSilentSeconds, 0 otherwise.",
@@ -165,6 +185,26 @@ class ClusterGauges(Collector):
         for name, is_silent in sorted(self._state.silent_agents().items()):
             silent.add_metric([name], int(is_silent))
         yield silent
+
+
+def _fullness(full: Fullness) -> Iterable[Metric]:
+    gpus = _family(
+        "gpuplan_gpus",
+        "GPUs that agents report, by what pods use them for: mig, mps, whole, mixed or none.",
+        "model",
+        "use",
+    )
+    memory = _family(
+        "gpuplan_gpu_memory_bytes",
+        "GPU memory in partitions that pods hold (used), in others (idle), and in no partition (free).",
+        "model",
+        "state",
+    )
+    for family, counts in ((gpus, full.gpus), (memory, full.memory)):
+        for key, count in sorted(counts.items()):
+            family.add_metric(list(key), count)
+    yield gpus
+    yield memory
 
 
 def _headroom(room: Headroom) -> Iterable[Metric]:

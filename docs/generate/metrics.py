@@ -34,6 +34,7 @@ LABELS = {
     "GPU_I_PROFILE": "MIG profile, empty without MIG",
     "UUID": "of the GPU",
     "action": "create, destroy",
+    "by": "paused, Manual",
     "code": "HTTP status, or none",
     "condition": ", ".join(Condition),
     "gpu": "index of the GPU on its node",
@@ -53,10 +54,12 @@ LABELS = {
     "resource": "as pods request it",
     "slot": "first memory slice, or number of the MPS slice",
     "stage": ", ".join(ErrorStage),
-    "state": f"of a GPU: {', '.join(GpuState)}; of a partition: {', '.join(PartitionState)}",
+    "state": f"of a GPU: {', '.join(GpuState)}; of a partition: {', '.join(PartitionState)}; "
+    "of GPU memory: used, idle, free",
     "status": "True, False, Unknown",
     "supply": ", ".join(Supply),
     "version": "of gpuplan",
+    "use": "mig, mps, whole, mixed, none",
 }
 
 

@@ -4,6 +4,7 @@ from deploy.generate.dashboards.panels import Query, lines, stat, table
 from deploy.generate.dashboards.words import ALL, TO_NODE, TO_RUNBOOK, of_controller, quantile
 
 NODES = f'{ALL}, node=~"$node"'
+MEMORY_USED = 'state="used"'
 USED = 'state="Used"'
 ON_NODE = 'node=~"$node"'
 OLDEST = of_controller("gpuplan_oldest_pending_pod_seconds", "resource")
@@ -29,6 +30,13 @@ ROWS = (
                 "Share of all partitions that pods hold.",
                 f"(sum({of_controller('gpuplan_partitions', 'profile', where=USED)}) or vector(0))"
                 f" / sum({of_controller('gpuplan_partitions', 'profile', 'state')})",
+                unit="percentunit",
+            ),
+            stat(
+                "GPU memory in use",
+                "Share of the memory of all GPUs that is in partitions of pods.",
+                f"(sum({of_controller('gpuplan_gpu_memory_bytes', 'model', where=MEMORY_USED)}) or vector(0))"
+                f" / sum({of_controller('gpuplan_gpu_memory_bytes', 'model', 'state')})",
                 unit="percentunit",
             ),
             stat(
@@ -70,6 +78,28 @@ ROWS = (
                     legend="{{state}}",
                 ),
                 stacked=True,
+            ),
+            lines(
+                "GPU memory by state",
+                "used: in partitions of pods. idle: in others. free: in none.",
+                Query(
+                    expr=f"sum by (state) ({of_controller('gpuplan_gpu_memory_bytes', 'model', 'state')})",
+                    legend="{{state}}",
+                ),
+                unit="bytes",
+                stacked=True,
+            ),
+            lines(
+                "Waiting pods by namespace",
+                "Which team waits.",
+                Query(expr=of_controller("gpuplan_waiting_pods", "namespace"), legend="{{namespace}}"),
+                stacked=True,
+            ),
+            table(
+                "Paused and Manual plans",
+                "Nodes where a person keeps the controller from planning. One that was forgotten is capacity lost.",
+                of_controller("gpuplan_held_plan", "node", "by"),
+                ("node", "by"),
             ),
             lines(
                 "Pending pods by resource",

@@ -147,7 +147,7 @@ def test_a_driver_that_makes_fewer_instances_than_there_is_room_for_is_reported(
 
     world.settle()
 
-    reported = {p["name"]: p.get("maxInstances") for p in world.status()["models"][0]["profiles"]}
+    reported = {p.name: p.max_instances for p in profiles_of(world.status()["models"][0]["profiles"])}
     assert {name: most for name, most in reported.items() if most} == {"1g.10gb": 2}
     assert world.gpu_status().get("partitions", []) == []
     assert "makes at most 2" in world.gpu_status()["message"]

@@ -43,7 +43,7 @@ def fullness(plan: PlanView) -> Fullness:
 
 
 def _use(gpu: GpuView) -> str:
-    """What its partitions are; a GPU without any, or with idle ones alone, is there for anybody."""
+    """What its partitions are; a GPU without any, or with idle ones alone, is there for any pod."""
     used = [part for part in gpu.partitions if part.used]
     kinds = {"mig" if part.profile else "whole" if part.id == gpu.uuid else "mps" for part in used}
     return "mixed" if len(kinds) > 1 else next(iter(kinds), "none")

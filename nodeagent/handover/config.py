@@ -109,7 +109,9 @@ class PluginConfig:
 @lru_cache(maxsize=4)
 def _hash_of(config: PluginConfig) -> str:
     """A pass compares the same one or two configs several times."""
-    contents = _CONTENTS.dump_json(config, by_alias=True, exclude={"occupied", "boot_id", "generation"})
+    # Where nothing is drained the hash is that of a version without drains, which refuses a file with another one.
+    unset = () if config.drained else ("drained", "kubelet")
+    contents = _CONTENTS.dump_json(config, by_alias=True, exclude={"occupied", "boot_id", "generation", *unset})
     return hashlib.sha256(contents).hexdigest()[:HASH_HEX_DIGITS]
 
 

@@ -107,6 +107,14 @@ def test_mig_devices_of_another_boot_are_unhealthy(
     assert found.hash == PluginConfig.of([MIG, WHOLE, MPS], unhealthy=["GPU-c"]).hash
 
 
+def test_what_is_drained_and_for_which_kubelet_changes_the_hash(tmp_path: Path) -> None:
+    files, plain = PluginFiles(tmp_path), PluginConfig.of([MIG, WHOLE])
+    drained = replace(plain, drained=("MIG-1",), kubelet=(1, 2))
+    assert len({plain.hash, drained.hash, replace(drained, kubelet=(1, 3)).hash}) == 3
+    write_config(files, drained)
+    assert read_config(files) == drained
+
+
 @given(st.permutations([MIG, MPS, WHOLE]), st.permutations(["x", "y"]))
 def test_hash_does_not_depend_on_the_order(devices: list[Device], withdrawn: list[str]) -> None:
     assert PluginConfig.of(devices, withdrawn).hash == PluginConfig.of([MIG, MPS, WHOLE], ["x", "y"]).hash

@@ -98,7 +98,7 @@ class Confirmer:
     def _own(self, config: PluginConfig, healthy: frozenset[str]) -> frozenset[str]:
         """What the kubelet can have from our plugin: for a moment also what an older list named."""
         if self._ages.seconds("in force", config.hash) >= BLINK_SECONDS:
-            return healthy
+            return healthy.union(config.drained)  # which are healthy to a kubelet that still admits its pods
         return healthy.union(config.withdrawn, (device.id for device in config.devices))
 
     def contested(self) -> Mapping[str, tuple[str, ...]]:

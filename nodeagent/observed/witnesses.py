@@ -17,7 +17,7 @@ from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.pod_book import PodBook
 from nodeagent.observed.pods import ObservedPods
-from nodeagent.observed.usage import Usage, judge
+from nodeagent.observed.usage import Usage, judge, lists_all_of
 
 HIDDEN_PROCESSES = (
     "the agent does not see the processes of other containers, so the driver lists none of them: run its pod with "
@@ -53,7 +53,8 @@ class Witnessed:
     usage: Usage
     rival_sockets: tuple[str, ...]
     kubelet: Identity | None
-    """Its socket, read before its List; None until that names each living pod with what the checkpoint gives it."""
+    """Its socket, read before its List; None until that names each living pod that the checkpoint has, with as many
+    devices as its containers request."""
     believed_in_seconds: float | None
     """Until the List of a kubelet that has just started is believed."""
     handed_out: tuple[Allocation, ...]
@@ -132,5 +133,7 @@ def _admits(pods: ObservedPods, checkpoint: Iterable[CheckpointEntry], listed: L
     """A kubelet that has started may not have admitted every pod again yet that its checkpoint names."""
     if isinstance(listed, NoAnswer):
         return True
-    living, ids = {pod.uid for pod in pods.pods if not pod.ended}, listed.ids()
-    return any(not ids.issuperset(entry.ids) for entry in checkpoint if entry.pod_uid in living)
+    named = {entry.pod_uid for entry in checkpoint}
+    living = (pod for pod in pods.pods if pod.uid in named and not pod.ended)
+    # Never listed are the devices of init containers, and some kubelets' claims.
+    return not all(pod.key in listed.pods and lists_all_of(pod, listed.pods[pod.key]) for pod in living)

@@ -1,5 +1,8 @@
 """Partitions that the plan drains: who holds one keeps it, no new pod gets one, and they are no broken ones."""
 
+import pytest
+
+from nodeagent.observed.kubelet import CheckpointEntry
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import Raw, mig
@@ -111,4 +114,35 @@ def test_for_a_new_kubelet_they_are_drained_once_what_it_lists_is_believed(world
 
     world.kubelet.known |= known
     world.settle()
+    assert counts(world) == ("2", "0")
+
+
+@pytest.mark.parametrize("believed", [False, True])
+def test_a_kubelet_that_admits_its_pods_for_long_is_no_other_device_plugin(world: World, believed: bool) -> None:
+    """It shows what is drained, for its plugin lists that as healthy."""
+    holders = draining(world)
+    world.plugin.socket, world.plugin.admitting = (2, 2), True
+    world.kubelet.known, world.kubelet.age_seconds = set(), 3600.0 if believed else 0.0
+    for _ in range(90):
+        world.run(1.0)
+        assert world.plugin.config.withdrawn == ()
+    assert counts(world) == ("2", "2")
+    assert world.condition("Advertised")["status"] == "True"
+
+    world.kubelet.known, world.kubelet.age_seconds = set(holders), 3600.0
+    world.settle()
+    assert counts(world) == ("2", "0")
+
+
+def test_a_device_of_an_init_container_is_in_no_list_of_a_kubelet_that_has_admitted_its_pod(world: World) -> None:
+    key, other = draining(world)
+    world.finish(other)
+    (device,) = world.running[key]
+    (second,) = {i.uuid for i in world.gpu().instances} - {device}
+    two = {"limits": {THREE: "2"}, "requests": {THREE: "2"}}
+    world.pods[key]["spec"]["initContainers"] = [{"name": "init", "resources": two}]
+    world.kubelet.entries += (CheckpointEntry(pod_uid=world.pods[key]["metadata"]["uid"], ids=(str(second),)),)
+    world.plugin.socket, world.plugin.admitting = (2, 2), True
+    world.settle()
+
     assert counts(world) == ("2", "0")

@@ -99,6 +99,7 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
             hardware=hardware,
             journal=journal,
             fresh=parts.fresh_pods,
+            clock=clock,
         ),
         actuator=Actuator(driver, journal, clock=clock, stopping=parts.stopping, forget=parts.delivery.forget),
         advertiser=Advertiser(

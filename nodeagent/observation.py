@@ -5,7 +5,7 @@ of reading is part of the safety: first what the plugin has in force, then the w
 `observed.witnesses`), then the driver. Never changes anything.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -28,6 +28,9 @@ from nodeagent.observed.witnesses import Witnessed, Witnesses
 from nodeagent.steps.journal import Journal
 from nodeagent.steps.judged import JudgedGpu
 from partitioning.layouts import Instance
+
+VAIN_SECONDS = 30.0
+"""Between two questions of which the first was of no help. Older API servers read all pods of the cluster for one."""
 
 
 class PluginReader(Protocol):
@@ -165,6 +168,9 @@ class Observer:
     hardware: HardwareReader
     journal: Journal
     fresh: FreshPods
+    clock: Callable[[], float]
+    _vain: dict[str, float] = field(default_factory=dict, init=False)
+    """When the API server's answer was of no help, by what is not known."""
 
     def observe(self) -> Observation:
         """Read everything, in the order that the module's docstring gives."""
@@ -205,12 +211,19 @@ class Observer:
     def catch_up(self, observation: Observation) -> Observation:
         """The same with the API server's own answer, where a watch that is late is all that hides what is in use."""
         found = observation.witnessed
-        if not isinstance(found.listed, Listed) or found.usage.blind != out_of_step(found.pods, found.listed):
+        blind = found.usage.blind
+        if not isinstance(found.listed, Listed) or blind != out_of_step(found.pods, found.listed):
+            return observation
+        if self.clock() - self._vain.get(blind, float("-inf")) < VAIN_SECONDS:
             return observation
         fresh = self.fresh()
         if isinstance(fresh, NoAnswer):
             return observation
         usage = judge(caught_up(found.pods, fresh), found.listed, found.usage)
+        self._vain.clear()
+        if usage.blind:
+            self._vain[blind] = self.clock()
+            return observation
         return replace(observation, usage=located(usage, observation.gpus))
 
     def observe_hardware(self, observation: Observation) -> Observation:

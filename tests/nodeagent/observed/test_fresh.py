@@ -12,7 +12,7 @@ from kube.budget import RequestBudget
 from nodeagent.hardware.gpu_ids import KNOWN
 from nodeagent.observed.fresh import caught_up, fresh_pods
 from nodeagent.observed.kubelet import Listed, NoAnswer
-from nodeagent.observed.pods import ObservedPods
+from nodeagent.observed.pods import NodePod, ObservedPods
 from nodeagent.observed.usage import out_of_step
 from sandbox.driver import processes
 from tests.kube.fake_api import FakeApi, Reply
@@ -85,6 +85,31 @@ def test_a_pod_that_may_hold_more_than_the_kubelet_lists_keeps_all_of_the_kind(w
 
     assert world.layout() == KEPT
     assert "init containers" in world.gpu_status()["message"]
+
+
+def test_a_pod_that_the_api_server_does_not_have_is_asked_for_now_and_then(world: World) -> None:
+    """A static pod whose mirror is refused: on each node of a cluster, until a policy allows it."""
+    asked: list[float] = []
+    answer = world.fresh_pods
+
+    def fresh() -> tuple[NodePod, ...] | NoAnswer:
+        asked.append(world.clock.now)
+        return answer()
+
+    world.fresh_pods = fresh  # type: ignore[method-assign]
+    world.restart()
+    comes(world, first_half(world))
+    (raw,) = world.pods.values()
+    world.pods.clear()
+    world.apply(mig(0, ("3g.40gb", 0), ("1g.10gb", 4)))
+    for _ in range(90):
+        world.run(1.0)
+    assert world.layout() == KEPT
+    assert 2 <= len(asked) <= 4
+
+    world.pods["default", "p1"] = raw
+    world.wait(31)
+    assert world.layout() == REPLACED
 
 
 def test_the_pod_itself_keeps_what_it_holds(world: World) -> None:

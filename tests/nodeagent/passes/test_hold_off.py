@@ -43,8 +43,7 @@ def halves(make_world: MakeWorld) -> World:
 
 
 def test_nothing_is_released_before_it_is_requested(halves: World) -> None:
-    assert released(halves) == ("False", "Idle")
-    assert "kubectl label node NODE gpuplan.dev/driver=closed" in halves.condition("DriverReleased")["message"]
+    assert released(halves) == ("False", "")
     assert clients.any_open(halves.machine)
     assert type_in(halves, "--gpu-reset") == 1, "the agent has it open"
 
@@ -66,7 +65,7 @@ def test_hold_off_reset_and_back(halves: World) -> None:
 
     hold_off(halves, None)
     halves.settle()
-    assert released(halves) == ("False", "Idle")
+    assert released(halves) == ("False", "")
     assert halves.found() == ("Ready", "Confirmed")
     assert halves.advertised() == {SLICE: 2}
     assert not [event for event in halves.events if event[1] == "DriftRepaired"]

@@ -71,7 +71,7 @@ class Drains:
     ended: set[str] = field(default_factory=set)
     """Uids of pods whose drain this pass has ended: their next turn is in another one."""
 
-    def carry_on(self, assignments: Iterable[Assignment]) -> None:
+    def carry_on(self, assignments: Sequence[Assignment]) -> None:
         """What the plans hold, before any pod is placed."""
         drains = [
             (node, gpu, gpu.drain)
@@ -83,10 +83,14 @@ class Drains:
         for node, gpu, drain in drains:
             one = by_uid.get(drain.uid)
             over = len(self.found) >= self.most or drain.uid in self.snapshot.resting
+            # The plan of a node that was away may still have an earlier drain for the pod.
+            over = over or any(each.assignment is one for each in self.found)
             if one is not None and not one.placed and not over:
-                self._carry_on(one, node, gpu, drain)
+                self._carry_on(one, node, gpu, drain, assignments)
 
-    def _carry_on(self, one: Assignment, node: int, gpu: GpuStock, drain: Drain) -> None:
+    def _carry_on(
+        self, one: Assignment, node: int, gpu: GpuStock, drain: Drain, assignments: Iterable[Assignment]
+    ) -> None:
         board, stock = self.board, self.stocks[node]
         if board.group_of[node] not in one.groups:
             return
@@ -99,8 +103,9 @@ class Drains:
         accepted = not one.constrained or self.constrained.accepts(one, node)
         found = board.found_among([device], one, node, Reach.NEW) if accepted else None
         if found is not None:
-            board.put(one, node, taken_of(found))
-            self.served.append(one)
+            if not any(self._could_have(each, node, device) for each in _above(one, _waiting(assignments))):
+                board.put(one, node, taken_of(found))
+                self.served.append(one)
         elif could_hold_with(one, device, stock, _others(gpu, drain), board):
             self.begin(going_on)
 
@@ -117,9 +122,9 @@ class Drains:
 
     def settle(self, assignments: Iterable[Assignment]) -> None:
         """After all were placed: end those that are needed no more, or stand in the way of a higher priority."""
-        waiting = {one.shape: one for one in assignments if one.tried and not one.placed} if self.found else {}
+        waiting = _waiting(assignments) if self.found else []
         for one in tuple(self.found):
-            above = [each for each in waiting.values() if each.pod.priority > one.assignment.pod.priority]
+            above = _above(one.assignment, waiting)
             if one.assignment.placed or any(self._costs(one, each) for each in above):
                 self._end(one)
 
@@ -127,12 +132,16 @@ class Drains:
         """The other pod could have a place but for this drain."""
         if {name for name, _ in other.wants} & {part.resource for part in one.held}:
             return True
-        if one.device is None or self.board.group_of[one.node] not in other.groups:
+        if one.device is None:
             return False
         self.board.end_drain(one.assignment, one.device)
-        found = self.board.found_among([one.device], other, one.node, Reach.NEW)
+        could = self._could_have(other, one.node, one.device)
         self.board.drain(one.assignment, one.device)
-        return found is not None
+        return could
+
+    def _could_have(self, one: Assignment, node: int, device: Device) -> bool:
+        board = self.board
+        return board.group_of[node] in one.groups and board.found_among([device], one, node, Reach.NEW) is not None
 
     def _end(self, one: GpuDrain) -> None:
         self.found.remove(one)
@@ -153,3 +162,13 @@ class Drains:
 
 def _others(gpu: GpuStock, drain: Drain) -> list[PartitionView]:
     return [part for part in gpu.staying if part.id not in drain.partitions]
+
+
+def _waiting(assignments: Iterable[Assignment]) -> list[Assignment]:
+    """Of pods that are alike the one of the highest priority."""
+    tried = [one for one in assignments if one.tried and not one.placed]
+    return list({one.shape: one for one in sorted(tried, key=lambda one: one.pod.priority)}.values())
+
+
+def _above(one: Assignment, waiting: Iterable[Assignment]) -> list[Assignment]:
+    return [each for each in waiting if each.pod.priority > one.pod.priority]

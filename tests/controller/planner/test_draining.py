@@ -233,6 +233,39 @@ def test_a_pod_of_a_higher_priority_ends_it_where_it_could_have_the_place() -> N
     assert where(planned(following(snapshot, result), LARGE)) == {"urgent": "node-1"}
 
 
+def test_nor_do_lower_ones_that_want_the_same_hide_it() -> None:
+    snapshot = scene(*one_each(1), pending=[LARGE])
+    snapshot = following(snapshot, planned(snapshot, LARGE))
+    urgent, low = (pod(name, "3g.20gb", created=30, priority=p) for name, p in (("urgent", 10), ("low", 0)))
+
+    assert planned(replace(snapshot, pending=(LARGE, urgent, low)), LARGE).drained == ()
+
+
+def test_a_pod_of_a_higher_priority_that_comes_with_the_last_release_is_placed_before() -> None:
+    snapshot = scene(*one_each(1), pending=[LARGE])
+    snapshot = ended(following(snapshot, planned(snapshot, LARGE)), "holder-1")
+    urgent = pod("urgent", "3g.20gb", created=30, priority=10)
+    # It ages to the priority of this one, and not above the urgent one.
+    other = pod("other", "3g.20gb", created=30, priority=5, selector={"disk": "none"})
+    elsewhere = replace(urgent, node_selector=other.node_selector)
+
+    assert where(planned(replace(snapshot, pending=(LARGE, urgent, other)), LARGE)) == {"urgent": "node-1"}
+    assert where(planned(replace(snapshot, pending=(LARGE, elsewhere, other)), LARGE)) == {"large": "node-1"}
+
+
+def test_one_for_a_pod_whose_node_was_away() -> None:
+    snapshot = scene(*one_each(1, 2, 7, 7), pending=[LARGE])
+    snapshot = following(snapshot, planned(snapshot, LARGE))
+    away = replace(snapshot, nodes=(replace(snapshot.nodes[0], ready=False), *snapshot.nodes[1:]))
+    result = planned(away, LARGE)
+    assert drained(result) == {"large": ("node-2", 0)}
+    result = planned(replace(following(away, result), nodes=snapshot.nodes), LARGE)
+
+    assert len(result.drained) == 1
+    kept = {change.node: [item.drain for item in change.gpus] for change in result.node_changes}
+    assert kept == {"node-2": [None]}
+
+
 def test_only_while_others_that_came_later_run() -> None:
     snapshot = scene(*one_each(1), pending=[LARGE])
     earlier = replace(snapshot, pods=tuple(replace(one, created=1) for one in snapshot.pods))

@@ -62,8 +62,11 @@ def node_stock(node: NodeView, plan: PlanView | None, pods: Iterable[PodView], o
         return stock
     stock.held_unseen = _held_unseen(plan, pods)
     stock.overheld = _overheld(stock, plan) if stock.held_unseen else frozenset()
-    drains = {item.uuid: item.drain for item in plan.planned if item.drain is not None}
-    stock.gpus = tuple(_gpu_stock(stock, gpu, options, drains.get(gpu.uuid)) for gpu in plan.gpus)
+    by_people = stock.ineligible in (Ineligible.MANUAL, Ineligible.PAUSED)  # its agent drains nothing then
+    drains = {} if by_people else {item.uuid: item.drain for item in plan.planned if item.drain is not None}
+    stock.gpus = tuple(
+        _gpu_stock(stock, gpu, options, None if gpu.pinned else drains.get(gpu.uuid)) for gpu in plan.gpus
+    )
     return stock
 
 

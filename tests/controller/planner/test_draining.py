@@ -192,6 +192,18 @@ def test_nothing_is_drained_where_people_decide() -> None:
         assert planned(scene((node, kept), pending=[LARGE]), LARGE).drained == ()
 
 
+def test_a_drain_in_a_plan_that_people_hold_keeps_nothing_from_anyone() -> None:
+    """Its agent drains nothing either."""
+    (node, view) = server("node-1", mig(used=[("1g.5gb", 0)], idle=[("1g.5gb", 1)]))
+    snapshot = following(scene((node, view), pending=[LARGE]), planned(scene((node, view), pending=[LARGE]), LARGE))
+    assert snapshot.plans[0].planned[0].drain is not None
+    pinned = replace(snapshot.plans[0].gpus[0], pinned=True)
+    for held_by in ({"mode": Mode.MANUAL}, {"paused": True}, {"gpus": (pinned,)}):
+        plans = (replace(snapshot.plans[0], **held_by),)
+        result = planned(replace(snapshot, plans=plans, pending=(LARGE, SMALL)), LARGE)
+        assert where(result) == {"small": "node-1"}
+
+
 def test_a_device_of_the_profile_that_the_pod_wants_is_never_drained() -> None:
     """The kubelet counts: it would take the slot of the instance that is made for the pod."""
     whole = [server("node-1", mig(used=[("7g.40gb", 0)], holder="team/whole"))]

@@ -52,7 +52,7 @@ class Choice:
         """Whether a GPU is drained for the pod, or could be now: before any pod is placed."""
         if one.pod.uid in self.having or one.pod.uid not in self.entitled or one.pod.gang:
             return one.pod.uid in self.having
-        alike = self.drains.constrained.alike(one)
+        alike = self._alike(one)
         if alike not in self.possible:
             self.possible[alike] = any(True for _ in self._possible(one))
         return self.possible[alike]
@@ -69,7 +69,7 @@ class Choice:
         for one in entitled:
             if len(self.drains.found) >= self._most:
                 return
-            alike = self.drains.constrained.alike(one)
+            alike = self._alike(one)
             if alike in in_vain or not self._may_have(one) or self._has_its_share(one, entitled):
                 continue
             found = min(self._possible(one), key=lambda each: each[0], default=None)
@@ -78,6 +78,10 @@ class Choice:
             else:
                 self.drains.begin(found[1])
                 self.promised.setdefault(found[1].node, set()).update(name for name, _ in one.wants)
+
+    def _alike(self, one: Assignment) -> Hashable:
+        """Equal for pods of which the older one can have what the others can."""
+        return self.drains.constrained.alike(one), one.pod.priority
 
     def _look_around(self, assignments: Sequence[Assignment]) -> None:
         promised = [(one.node, one) for one in assignments if one.placed]

@@ -372,6 +372,13 @@ def test_any_cluster(seed: int, mix: str, share: float) -> None:
         }
 
 
+def test_one_of_a_higher_priority_that_came_after_the_holders_hides_no_older_one() -> None:
+    younger = pod("younger", "7g.40gb", created=30, priority=5)
+    snapshot = scene(*one_each(1), pending=[LARGE, younger])
+
+    assert drained(planned(snapshot, LARGE, younger)) == {"large": ("node-1", 0)}
+
+
 def test_who_came_before_the_pod_is_not_waited_for() -> None:
     """It has not overtaken the pod, and it may never end."""
     before, after = held(1, 0, by="team/before"), held(7, 1, by="team/after")

@@ -33,6 +33,10 @@ def test_the_mps_pod_of_nos_documentation_runs(examples: Examples) -> None:
     }
 
 
+OF_THE_TOOLKIT = ("/usr/", "/var/run/nvidia-container-devices/")
+"""The driver's files, and the empty one that nvidia-ctk mounts since 1.20.2."""
+
+
 def given(result: Mapping[str, Any]) -> dict[str, tuple[list[str], dict[str, str], list[str]]]:
     """By pod, what its container got for its devices: device nodes, environment and mounts, as docs/mps.md shows it.
 
@@ -43,7 +47,7 @@ def given(result: Mapping[str, Any]) -> dict[str, tuple[list[str], dict[str, str
         nodes = [node for node in got["deviceNodes"] if node.split(" ")[0] not in CONTROL_NODES]
         environment = {name: value for name, value in got["environment"].items() if name.startswith("CUDA_MPS_")}
         pipe = environment.pop("CUDA_MPS_PIPE_DIRECTORY", "")
-        mounts = [path for path in got["mounts"] if not path.startswith("/usr/")]
+        mounts = [path for path in got["mounts"] if not path.startswith(OF_THE_TOOLKIT)]
         assert (pipe in mounts) is bool(pipe)
         assert not pipe or re.fullmatch(r".*/mps/GPU-[0-9a-f]{8}-/pipe", pipe)
         found[got["pod"]] = ([node.split(" ")[0].removeprefix("/dev/") for node in nodes], environment, mounts)

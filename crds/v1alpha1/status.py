@@ -7,7 +7,7 @@ count as used everywhere.
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from crds.v1alpha1.base import Wire, atomic, list_map
 
@@ -117,6 +117,31 @@ def _profile_of(words: list[str]) -> ProfileReport:
     )
 
 
+def _as_text(value: Any) -> Any:
+    """Profiles in fields, as dumps of earlier statuses have them, in the form of today."""
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        return value
+    numbers = ("id", "slices", "size")
+    if not all(isinstance(each.get("starts"), list) and {"name", *numbers} <= each.keys() for each in value):
+        return value
+    profiles = [
+        ProfileReport(
+            name=each["name"],
+            starts=tuple(each["starts"]),
+            memory_mib=each.get("memoryMiB"),
+            max_instances=each.get("maxInstances"),
+            **{number: each[number] for number in numbers},
+        )
+        for each in value
+    ]
+    return "; ".join(map(str, profiles)) or None
+
+
+def _absent(usual: str) -> BeforeValidator:
+    """What is left out today where it is as usual, and stands in dumps of earlier statuses."""
+    return BeforeValidator(lambda value: None if value == usual else value)
+
+
 class ModelReport(Wire):
     """A GPU model of this node, once per model."""
 
@@ -133,6 +158,7 @@ class ModelReport(Wire):
             description="MIG profiles, each with its id, its compute slices, its size in memory slices and in MiB, how "
             "many the driver makes where there is room for more, and the memory slices at which it may start.",
         ),
+        BeforeValidator(_as_text),
     ] = None
 
 
@@ -192,7 +218,9 @@ class GpuStatus(Wire):
         Literal["Enabled", "Disabled", "NotSupported"] | None, Field(description="MIG mode as it is now.")
     ] = None
     health: Annotated[
-        Literal["Unhealthy", "Unknown"] | None, Field(description="Health of the card, where it is not good.")
+        Literal["Unhealthy", "Unknown"] | None,
+        _absent("OK"),
+        Field(description="Health of the card, where it is not good."),
     ] = None
     missing: Annotated[
         list[Annotated[str, Field(max_length=128)]] | None,
@@ -216,6 +244,7 @@ class DevicePluginStatus(Wire):
     ] = None
     device_list_strategy: Annotated[
         Literal["envvar"] | None,
+        _absent("cdi-cri"),
         Field(description="envvar where containers get their devices by NVIDIA_VISIBLE_DEVICES, not by CDI names."),
     ] = None
 

@@ -140,6 +140,7 @@ def test_an_event_that_the_controller_before_has_written_is_renewed(lab: Lab) ->
 
 
 def test_the_controller_asks_who_may_read_its_decisions(lab: Lab) -> None:
+    eventually(lambda: lab.are_ready(CONTROLLERS), "those that were replaced serve", START_SECONDS, seen=lab.report)
     name = min(lab.pods_of(CONTROLLERS))  # one that stands by answers as well
     shown = json.loads(lab.kubectl("-n", names.NAMESPACE, "get", name, "-o", "json"))
     port = shown["spec"]["containers"][0]["ports"][0]["containerPort"]

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 import yaml
 
+from crds.v1alpha1 import paths
 from kube import apply
 from sandbox.cluster import Cluster, ClusterSettings
 from sandbox.ports import HeldPort
@@ -186,6 +187,11 @@ class Monitored:
     def _last_gpu(self, node: str) -> tuple[Path, str]:
         path = self.cluster.nodes[node].machine
         return path, json.loads(path.read_text())["gpus"][-1]["uuid"]
+
+    def pause(self, node: str) -> None:
+        """As a person does."""
+        body = objects.manifest(objects.plan(node, spec={"paused": True}))
+        apply.apply(self.cluster.api, f"{paths.PLANS}/{node}", body, manager="person", force=True)
 
     def silence(self, node: str) -> None:
         """Its agent ends and is not started again."""

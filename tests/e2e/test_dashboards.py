@@ -62,6 +62,7 @@ def test_dashboards_show_load_and_faults_and_alerts_fire_for_them_and_stop(monit
 
     monitored.lose_gpu("h100")
     eventually(lambda: "GpuplanGPUUnhealthy" in monitored.firing(), "the alert of the lost GPU", seen=monitored.firing)
+    monitored.pause("a30")
     monitored.silence("a30")
     eventually(lambda: "GpuplanAgentDown" in monitored.firing(), "the alert of the agent", seen=monitored.firing)
     monitored.find_gpu_again("h100")

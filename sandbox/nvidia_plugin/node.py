@@ -46,7 +46,7 @@ class Timings:
     discovery_seconds: float = 1.0
     retry_seconds: float = 2.0
     """Until the plugin looks again for an MPS daemon that does not answer, and that daemon for GPUs that refuse."""
-    backoff_seconds: tuple[float, ...] = (1.0, 2.0, 4.0)
+    backoff_seconds: tuple[float, ...] = (1.0, 8.0, 16.0, 32.0)
     """Before an ended program is started again, the last one repeated."""
 
 

@@ -14,7 +14,7 @@ GUIDE = Path(__file__).parents[2] / "docs/mps.md"
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def run(*arguments: str, timeout_seconds: float = 110.0) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, timeout_seconds: float = 260.0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cli", "sandbox", "run", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
 
@@ -22,7 +22,7 @@ def run(*arguments: str, timeout_seconds: float = 110.0) -> subprocess.Completed
 class Examples:
     """One run of each example serves every test of it, in all processes of the test run: they share the folder."""
 
-    def __init__(self, folder: Path, run: Command, *, settle_seconds: float = 90.0) -> None:
+    def __init__(self, folder: Path, run: Command, *, settle_seconds: float = 240.0) -> None:
         self._folder, self._run, self._settle_seconds = folder, run, settle_seconds
 
     def result(self, name: str) -> dict[str, Any]:

@@ -8,13 +8,13 @@ import pytest
 
 from docs.generate.demo import BARS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 CHAPTERS = 7
 PODS_THAT_FIT = 11
 
 
-def demo(*arguments: str, timeout_seconds: float = 110.0) -> subprocess.CompletedProcess[str]:
+def demo(*arguments: str, timeout_seconds: float = 260.0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cli", "sandbox", "demo", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
 

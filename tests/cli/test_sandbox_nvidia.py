@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.sandbox_runs import GUIDE, Examples, ready
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 FOLDER = "mps-nvidia-plugin"
 
 

@@ -13,7 +13,7 @@ import pytest
 from sandbox.cli.tables import CONTROL_NODES
 from tests.cli.sandbox_runs import EXAMPLES, GUIDE, Examples, ready, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def partitions(plan: dict[str, Any]) -> dict[str, tuple[str, int | None, str]]:

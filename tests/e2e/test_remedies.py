@@ -28,12 +28,14 @@ from tests.builders.objects import Json
 from tests.e2e.real_cluster import PLANS
 from tests.e2e.recovery import PODS, await_running, conditions, gpu_node
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane
+from tests.e2e.rig.controlplane.part import Part
+from tests.e2e.rig.controlplane.plane import SCHEDULER
 from tests.e2e.rig.controlplane.tenants import RealServers
 from tests.e2e.runbooks.stage import QuickNode
 from tests.waiting import eventually
 
 SECONDS = 120.0
-PATIENT = {"agentSilentSeconds": 20, "taintRemovalSeconds": 20}
+PATIENT = {"agentSilentSeconds": 60, "taintRemovalSeconds": 20}
 """Long enough for a stopped agent not to count as silent while another reason is read."""
 ONE, LARGE, MIDDLE = (f"nvidia.com/mig-{name}" for name in ("1g.10gb", "7g.80gb", "3g.40gb"))
 GANG = {"kueue.x-k8s.io/pod-group-name": "team"}
@@ -50,8 +52,8 @@ class SlowNode(QuickNode):
 class Stage:
     """A cluster of one node with one H100."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, scheduler: Part) -> None:
+        self.cluster, self.scheduler = cluster, scheduler
 
     def kubectl(self, line: str, stdin: str | None = None) -> str:
         program = [str(Path(sys.executable).with_name("kubectl")), "--kubeconfig", str(self.cluster.kubeconfig)]
@@ -117,6 +119,7 @@ class Stage:
 
     def clear(self) -> None:
         """No pods, no instances, node one as at first."""
+        self.scheduler.signal(signal.SIGCONT)
         self.signal_agent(signal.SIGCONT)
         self.kubectl("uncordon one")
         self.kubectl("delete pods --all --now --wait=false")
@@ -132,7 +135,7 @@ def stage(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
     try:
         cluster.start([gpu_node("one", 1)])
         eventually(lambda: len(cluster.plans()) == 1, "a plan for the node", SECONDS)
-        found = Stage(cluster)
+        found = Stage(cluster, servers.plane.parts[SCHEDULER])
         found.settle()
         found.kubectl("create priorityclass first --value=10")
         yield found
@@ -179,11 +182,19 @@ def _first(stage: Stage) -> None:
 
 
 def _both_at_once(stage: Stage) -> None:
+    """Stops the scheduler: it could give the GPU to pod `a`, and take it away again for pod `first`."""
     eventually(lambda: stage.read(UnplacedReason.BLOCKED), "both wait for the paused plan", SECONDS)
+    stage.scheduler.signal(signal.SIGSTOP)
     stage.patch('{"spec":{"paused":null}}')
 
 
 def _add_node(stage: Stage) -> None:
+    def nominated() -> bool:
+        return bool(apply.get(stage.cluster.api, f"{PODS}/first")["status"].get("nominatedNodeName"))
+
+    eventually(nominated, "pod `first` has its node", SECONDS)
+    stage.scheduler.signal(signal.SIGCONT)
+    stage.running("first")
     stage.cluster.create(gpu_node("two", 1))
 
 

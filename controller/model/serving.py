@@ -29,7 +29,7 @@ class Serving:
 
     scheduler_names: frozenset[str] = DEFAULT_SCHEDULERS
     dra_resources: frozenset[str] = frozenset()
-    """Mapped by a DeviceClass: pods that request them are left to DRA."""
+    """Mapped by a DeviceClass: DRA serves whole GPUs of such a name, and partitions where no node advertises them."""
     advertised: frozenset[str] = frozenset()
     """Resources of nodes: a name that one of them has is right, whatever its form."""
     most_units: int = 0
@@ -126,9 +126,6 @@ def _refusal(pod: PodView, serving: Serving) -> Unplaced | None:
             return _not_served(
                 pod, f"{resource} is not served: a slice has at least 1 GB. Request nvidia.com/gpu-<N>gb."
             )
-    mapped = sorted(resource for resource, _ in pod.gpu if resource in serving.dra_resources)
-    if mapped:
-        return _not_served(pod, f"A DeviceClass maps {mapped[0]}, so DRA serves this pod. Request another resource.")
     if pod.claims:
         return _not_served(
             pod, "The pod has resource claims, which DRA serves. Request the partition in resources.limits alone."

@@ -8,10 +8,11 @@ Refusals of the API server are raised.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kube import apply, clients, errors
@@ -69,8 +70,12 @@ def word_of(message: str) -> Word:
 class SchedulerRig:
     """One control plane; one cluster at a time."""
 
-    def __init__(self, programs: Binaries, directory: Path) -> None:
-        self.plane = RealControlPlane(programs, directory=directory, extra=EXTRA)
+    def __init__(
+        self, programs: Binaries, directory: Path, flags: Mapping[str, Sequence[str]] = MappingProxyType({})
+    ) -> None:
+        """`flags` of parts, besides those that all clusters have here."""
+        extra = {part: [*EXTRA.get(part, ()), *flags.get(part, ())] for part in (*EXTRA, *flags)}
+        self.plane = RealControlPlane(programs, directory=directory, extra=extra)
         self._threads = ThreadPoolExecutor(THREADS)
         self._kubeconfig = directory / "admin.kubeconfig"
         self._barriers = 0

@@ -151,15 +151,16 @@ def test_what_was_reserved_for_a_pod_is_free_once_dra_serves_it() -> None:
     assert "node n1" in bench.triggers()
 
 
-def test_a_partition_that_dra_serves_owes_its_pod_a_reason() -> None:
+def test_a_partition_that_a_device_class_maps_is_planned() -> None:
+    """DRA had no device for it; what a node advertises serves it."""
     bench = StateBench()
     bench.pod(pod("mapped"))
     bench.triggers()
     bench.informers.map_to_devices(*(resource for resource, _ in bench.state.pending()[0].gpu))
     bench.state.tick()
 
-    (refused,) = bench.state.snapshot().demands.refused
-    assert "so DRA serves this pod" in refused.message
+    demands = bench.state.snapshot().demands
+    assert ([one.pod.name for one in demands.helpable], demands.refused) == (["mapped"], ())
     assert bench.triggers() == ("objects of objects",)
 
 

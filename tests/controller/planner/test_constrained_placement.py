@@ -208,14 +208,12 @@ def test_a_profile_that_refuses_every_pod_is_the_reason() -> None:
     assert answers(result)["p"][0] is UnplacedReason.FILTERED_BY_SCHEDULER
 
 
-def test_what_a_device_class_maps_is_left_to_dra() -> None:
+def test_what_a_device_class_maps_is_planned_all_the_same() -> None:
+    """Where a node advertises it, kube-scheduler leaves it to the device plugin."""
     context = SchedulingContext(dra_resources=frozenset({"nvidia.com/mig-1g.5gb"}))
     result = plan(replace(cluster(server("a1"), pending=[pod("p", SLICE), pod("q", "2g.10gb")]), context=context))
 
-    assert where(result) == {"q": "a1"}
-    (reason, message) = answers(result)["p"]
-    assert reason is UnplacedReason.NOT_SERVED
-    assert message.startswith("A DeviceClass maps nvidia.com/mig-1g.5gb, so DRA serves this pod.")
+    assert where(result) == {"p": "a1", "q": "a1"}
 
 
 @pytest.mark.parametrize(

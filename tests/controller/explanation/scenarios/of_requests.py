@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from controller.config.geometries_file import read_geometries
 from controller.model.reasons import UnplacedReason
-from controller.model.scheduling import SchedulingContext
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from partitioning.resources import SHARED, WHOLE
@@ -131,18 +130,6 @@ TABLE = (
         remedy="Request the partition in resources.limits alone.",
         done="remove the claims",
         after=requesting("1g.5gb"),
-    ),
-    Scenario(
-        reason=NOT_SERVED,
-        what="a DeviceClass maps the resource",
-        before=replace(
-            requesting("1g.5gb"), context=SchedulingContext(dra_resources=frozenset({"nvidia.com/mig-1g.5gb"}))
-        ),
-        remedy="Request another resource.",
-        done="request another profile",
-        after=replace(
-            requesting("2g.10gb"), context=SchedulingContext(dra_resources=frozenset({"nvidia.com/mig-1g.5gb"}))
-        ),
     ),
     Scenario(
         reason=NOT_SERVED,

@@ -35,7 +35,7 @@ from tests.e2e.runbooks.stage import QuickNode
 from tests.waiting import eventually
 
 SECONDS = 120.0
-PATIENT = {"agentSilentSeconds": 60, "taintRemovalSeconds": 20}
+PATIENT = {"agentSilentSeconds": 60, "taintRemovalSeconds": 60}
 """Long enough for a stopped agent not to count as silent while another reason is read."""
 ONE, LARGE, MIDDLE = (f"nvidia.com/mig-{name}" for name in ("1g.10gb", "7g.80gb", "3g.40gb"))
 GANG = {"kueue.x-k8s.io/pod-group-name": "team"}
@@ -200,12 +200,14 @@ def _add_node(stage: Stage) -> None:
 
 def _change(stage: Stage) -> None:
     stage.signal_agent(signal.SIGSTOP)
+    generation = apply.get(stage.cluster.api, f"{PLANS}/one")["metadata"]["generation"]
     stage.create(pod("earlier"))
-    eventually(
-        lambda: apply.get(stage.cluster.api, f"{PLANS}/one")["spec"].get("planned"),
-        "a plan for it",
-        SECONDS,
-    )
+
+    def planned() -> bool:
+        plan = apply.get(stage.cluster.api, f"{PLANS}/one")
+        return plan["metadata"]["generation"] > generation and "1g.10gb" in str(plan["spec"].get("planned"))
+
+    eventually(planned, "a plan for it", SECONDS)
 
 
 ROWS = {

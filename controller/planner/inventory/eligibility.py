@@ -5,7 +5,6 @@ unknown ones, and free ones of a resource that a bound pod holds somewhere on th
 Never calls a GPU eligible whose hardware does not agree with its plan, or which users own.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
@@ -24,7 +23,7 @@ from controller.model.views import (
     PodView,
 )
 from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, Ineligible, NodeStock, mig_layout
-from controller.planner.inventory.supply import desired_counts
+from controller.planner.inventory.supply import at_most
 from controller.planner.isolation import by_node
 from controller.simulator import Usage
 from crds.v1alpha1.names import CLOSED, LABEL_DRIVER, GpuState, Mode, Partitioning
@@ -103,11 +102,7 @@ def _held_unseen(plan: PlanView, pods: Iterable[PodView]) -> frozenset[str]:
 
 
 def _overheld(stock: NodeStock, plan: PlanView) -> frozenset[str]:
-    there: Counter[str] = Counter()
-    for gpu in plan.gpus:
-        coming = desired_counts(gpu.desired if gpu.under_way else None)
-        there += Counter(part.resource for part in gpu.partitions) | coming
-    held = stock.usage.held
+    there, held = at_most(plan.gpus), stock.usage.held
     return frozenset(name for name in stock.held_unseen if is_partition(name) and held[name] > there[name])
 
 

@@ -7,11 +7,11 @@ may give to a pod as they are or cut again.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.model.demand import is_device
-from controller.model.views import Desired, MigDesired, MpsDesired, PartitionView, WholeDesired
+from controller.model.demand import is_device, is_partition
+from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, WholeDesired
 from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
 from crds.v1alpha1.names import PartitionState
 from partitioning.resources import WHOLE, mig_resource
@@ -45,6 +45,15 @@ def desired_counts(desired: Desired | None) -> Counter[str]:
     return counts
 
 
+def at_most(gpus: Iterable[GpuView]) -> Counter[str]:
+    """What GPUs have, and will have where they change: pods can hold no more of it."""
+    there: Counter[str] = Counter()
+    for gpu in gpus:
+        coming = desired_counts(gpu.desired if gpu.under_way else None)
+        there += Counter(part.resource for part in gpu.partitions) | coming
+    return there
+
+
 def supply_of(stock: NodeStock) -> NodeSupply:
     if stock.ineligible in (Ineligible.PLAN_FAILED, Ineligible.HELD_OFF):
         return NodeSupply()
@@ -61,17 +70,19 @@ def supply_of(stock: NodeStock) -> NodeSupply:
         if gpu.view.settled or not gpu.view.under_way
         for part in gpu.view.partitions
     )
+    there = at_most(gpu.view for gpu in stock.gpus)
     existing, under_way = {}, {}
     advertised = {name for name, count in stock.node.allocatable.items() if count and is_device(name)}
     for resource in sorted(advertised | {name for name in coming if is_device(name)}):
         allocatable = stock.node.allocatable.get(resource, 0)
+        if is_partition(resource):  # those that are gone already, and that it still counts, are no supply
+            allocatable = min(allocatable, there[resource])
         # Withdrawn partitions leave allocatable late: until then it exceeds what will be left of the observed ones.
         late = min(leaving[resource], max(0, allocatable - (observed[resource] - leaving[resource])))
         lasting = allocatable - late
         requested = stock.usage.held[resource]
         now = max(0, lasting - requested)
-        new = max(0, coming[resource] - max(0, lasting - others[resource]))
-        later = max(0, lasting + new - requested) - now
+        later = max(0, max(lasting, coming[resource] + min(lasting, others[resource])) - requested) - now
         if now:
             existing[resource] = now
         if later:

@@ -72,6 +72,25 @@ def test_partitions_that_are_about_to_be_withdrawn_are_no_supply() -> None:
     assert result.unplaced[0].reason is UnplacedReason.CHANGE_UNDER_WAY
 
 
+def test_what_a_node_shows_no_longer_exists_where_no_gpu_has_it_nor_will() -> None:
+    """An instance was destroyed for others, and the Node's count is late: besides it one is there, and it is held."""
+    view = node("node-1", gpus=[CHANGING], allocatable={"nvidia.com/mig-3g.20gb": 2})
+    other = mig(1, used=[("3g.20gb", 0)], desired=MigDesired(layout=layout(A100, ("3g.20gb", 0), ("2g.10gb", 4))))
+    waiting = replace(other, settled=False, under_way=True)
+    there = (view, plan_of("node-1", gpus=[CHANGING, waiting]))
+    result = planned(cluster(there, pods=[holder("node-1", "3g.20gb")], pending=pods(1, "3g.20gb")))
+
+    assert supplies(result) == {}
+
+
+def test_what_a_node_shows_late_is_not_counted_beside_what_is_under_way() -> None:
+    """Three are shown although none is there any more: two will be."""
+    view = node("node-1", gpus=[CHANGING], allocatable={"nvidia.com/mig-1g.5gb": 3})
+    result = planned(cluster((view, plan_of("node-1", gpus=[CHANGING])), pending=pods(3, "1g.5gb")))
+
+    assert len(result.placed) == 2
+
+
 def test_supply_on_a_pinned_gpu_counts() -> None:
     result = planned(cluster(server("node-1", mig(idle=[("1g.5gb", 3)], pinned=True)), pending=pods(1, "1g.5gb")))
 

@@ -4,8 +4,9 @@ It keeps the capacity of nodes and the states of devices consistent with the ass
 one pod at a time; which pods to try, and in which order, is decided by its callers. Never reads a view of the cluster.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from heapq import heappush
+from itertools import islice
 from typing import Protocol
 
 from controller.model.capacity import Capacity
@@ -13,8 +14,12 @@ from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.devices import Device, Reach
 from controller.planner.board.nodes import Group, NodeCapacity
-from controller.planner.board.several import Found, SeveralFinder, on_node, taken_of
+from controller.planner.board.rooms import Rooms
+from controller.planner.board.several import Found, on_node, taken_of
 from controller.planner.board.single import find_single
+
+_COMPARED = 12
+"""Of so many nodes with room a pod with several partitions gets the one that loses least by it."""
 
 
 class Filters(Protocol):
@@ -48,7 +53,7 @@ class Board:
         self._hardness: dict[Wants, tuple[int, int]] = {}
         self._in_vain: set[tuple[Hashable, int, Reach]] = set()
         """Shapes that found no place in a group, within a reach."""
-        self._several = SeveralFinder(nodes, groups, self.devices, self.rank)
+        self.rooms = Rooms(nodes, groups, self.devices, self.rank)
 
     def add(self, device: Device) -> None:
         """Its pool must be in the group of its node."""
@@ -58,8 +63,7 @@ class Board:
         device.state = device.base
         if device.ready:
             self.groups[self.group_of[device.node]].gpus[device.node, device.gpu] = device
-        if device.ready or device.gpu < 0:
-            self._several.add(device)
+        self.rooms.add(device)
         self._enter(device)
 
     def fits(self, assignment: Assignment, node: int) -> bool:
@@ -83,10 +87,6 @@ class Board:
             memory_bytes=sum(max(0, one.memory_bytes) for one in free),
             pods=sum(max(0, one.pods) for one in free),
         )
-
-    def once_ready(self, resource: str) -> Mapping[int, int]:
-        """Nodes that had some of it without any cut before this pass, and how much."""
-        return self._several.ready(resource)
 
     def has_partitions(self, assignment: Assignment, node: int) -> bool:
         """Partitions alone: whether the node's devices could give them now."""
@@ -114,10 +114,8 @@ class Board:
             if taken is not None:
                 self.put(assignment, taken[0][0].node, taken)
                 return True
-            # Capacity only shrinks until something is taken off, so whatever failed here goes on failing; only changed
-            # devices become more.
-            if reach is not Reach.CHANGED:
-                self._in_vain.add(key)
+            # Capacity only shrinks until something is taken off, so whatever failed here goes on failing.
+            self._in_vain.add(key)
         return False
 
     def place_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:
@@ -154,8 +152,9 @@ class Board:
         if demand.single is not None:
             one = find_single(self.groups[group], self.nodes, demand, demand.single, reach)
             return None if one is None else [one]
-        found = self._several.find(demand, group, reach)
-        return None if found is None else taken_of(found)
+        some = islice(self.rooms.offers(demand, (group,), reach), _COMPARED)
+        best = min(some, key=lambda offer: offer.cost, default=None)
+        return None if best is None else taken_of(best.found)
 
     def take_off(self, assignment: Assignment) -> tuple[int, Taken]:
         """Returns where it was, for `put`."""
@@ -186,7 +185,7 @@ class Board:
             for device in self.devices[node]:
                 self._enter(device)
         self._in_vain.clear()
-        self._several.renew()
+        self.rooms.renew()
 
     def restore(self, now: Iterable[Assignment], before: Iterable[tuple[Assignment, int, Taken]]) -> None:
         """Take off those that are placed now, and put back those that were before: `clear` and `put` in one."""

@@ -23,10 +23,8 @@ class Reach(IntEnum):
     """Only partitions that a node advertises now."""
     UNDER_WAY = 1
     """Also those that GPUs in change will give."""
-    CHANGED = 2
-    """Also new ones, on GPUs that this pass changes anyway."""
-    NEW = 3
-    """Also new ones on any eligible GPU."""
+    NEW = 2
+    """Also new ones, on eligible GPUs."""
 
 
 class Share(NamedTuple):
@@ -114,7 +112,7 @@ class Pool(ABC):
     placed = False
     """Where a partition lies on its device matters."""
 
-    def __init__(self, serves: Iterable[str], reach: Reach = Reach.CHANGED) -> None:
+    def __init__(self, serves: Iterable[str], reach: Reach = Reach.NEW) -> None:
         """`reach`: how far one must reach at least to take from this pool."""
         self.serves = frozenset(serves)
         self.reach = reach

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from controller.model.demand import Demand
-from controller.planner.board.devices import Device, Entry, Part, Pool, Reach, Tier
+from controller.planner.board.devices import Device, Entry, Part, Pool, Reach
 from controller.planner.board.nodes import Group, NodeCapacity
 
 _PROBES = 32
@@ -21,14 +21,14 @@ Heap = list[tuple[int, int, int]]
 
 def find_single(group: Group, nodes: Nodes, demand: Demand, resource: str, reach: Reach) -> tuple[Device, Part] | None:
     ready = group.ready.get(resource)
-    if ready and reach <= Reach.CHANGED:
+    if ready and reach < Reach.NEW:
         found = _idle_partition(group, ready, nodes, demand, resource)
         if found is not None:
             return found
     for pools in group.serving(resource):
         if pools[0].reach > reach:
             return None
-        device = _least_loss(pools, nodes, demand, resource, reach)
+        device = _least_loss(pools, nodes, demand, resource)
         fitting = None if device is None else device.pool.fit(device.state, resource)
         if device is not None and fitting is not None:
             return device, fitting.part
@@ -61,8 +61,8 @@ def _idle_partition(
     return found
 
 
-def _least_loss(pools: Sequence[Pool], nodes: Nodes, demand: Demand, resource: str, reach: Reach) -> Device | None:
-    """Bucket by bucket of all pools; within reach are only devices that change anyway, or all."""
+def _least_loss(pools: Sequence[Pool], nodes: Nodes, demand: Demand, resource: str) -> Device | None:
+    """Bucket by bucket of all pools."""
     orders = [pool.order(resource) for pool in pools]
     positions = [0] * len(pools)
     while True:
@@ -74,9 +74,6 @@ def _least_loss(pools: Sequence[Pool], nodes: Nodes, demand: Demand, resource: s
         if best is None:
             return None
         key, number = best[0].key, best[1]
-        if reach < Reach.NEW and key & 3 != Tier.CHANGED_ANYWAY:
-            positions[number] += 1
-            continue
         device = _most_cpu(pools[number], key, nodes, demand)
         if device is not None:
             return device

@@ -16,9 +16,9 @@ from controller.model.views import PlannerOptions, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
+from controller.planner.board.rooms import Offer
 from controller.planner.board.several import taken_of
 from controller.planner.effort import FILTERS, Effort
-from controller.planner.placement.rooms import Offer, Rooms
 from controller.planner.placement.surroundings import cluster_of
 from controller.simulator import (
     NOT_ATTRACTED,
@@ -66,7 +66,6 @@ class ConstrainedPlacement:
         self.unexamined: set[str] = set()
         """Uids of pods for which no work was left; some may have found a place since."""
         self._synced: dict[str, int] = {}
-        self._rooms = Rooms(board)
         self._refused: dict[Hashable, tuple[Hashable, set[int]]] = {}
         self._cluster = cluster_of(snapshot, options, [one.pod for one in assignments])
         self._at = -1
@@ -106,7 +105,7 @@ class ConstrainedPlacement:
 
     def attach(self, board: Board) -> None:
         """The same pods, of which none is placed, on a board."""
-        self._board, self._rooms, self._at = board, Rooms(board), -1
+        self._board, self._at = board, -1
         board.filters = self
         self.begin()
 
@@ -135,7 +134,6 @@ class ConstrainedPlacement:
         Within each level those come first for which no work was left in the pass before.
         """
         self._catch_up()
-        self._rooms = Rooms(self._board)  # what places lose depends on what is still to be placed
         failed: set[Hashable] = set()
         later, unknown = list[Assignment](), list[Assignment]()
         for one in sorted(assignments, key=self._turn) if self.first else assignments:
@@ -225,14 +223,14 @@ class ConstrainedPlacement:
         """Of some nodes with room the one that loses least by it, if the filters accept it; then the next ones."""
         may = self._effort.may(assignment.pod.namespace)
         refused = self._refusing(assignment) if may else set()
-        offers = self._rooms.offers(assignment, reach, refused, within)
+        offers = self._board.rooms.offers(assignment.demand, assignment.groups, reach, refused, within)
         while some := sorted(islice(offers, _COMPARED), key=lambda offer: offer.cost):
             for offer in some:
                 if not self._effort.may(assignment.pod.namespace):
                     self._cut = True
                     return False
                 if self._accepts(assignment, offer.node):
-                    self._assign(assignment, offer, reach)
+                    self._assign(assignment, offer)
                     return True
                 refused.add(offer.node)
         return False
@@ -261,10 +259,8 @@ class ConstrainedPlacement:
         self._effort.spend(pod, FILTERS + self._cluster.visits - before)
         return found or fails_always(self._cluster.profile_of(pod))
 
-    def _assign(self, assignment: Assignment, offer: Offer, reach: Reach) -> None:
+    def _assign(self, assignment: Assignment, offer: Offer) -> None:
         self._board.put(assignment, offer.node, taken_of(offer.found))
-        if reach is Reach.NEW:
-            self._rooms.changed(offer.node)
         self._sync(assignment)
         self._at = self._board.moves
 
@@ -277,7 +273,6 @@ class ConstrainedPlacement:
         if self._at == self._board.moves:
             return
         self._at = self._board.moves
-        self._rooms = Rooms(self._board)
         self._refused.clear()
         for assignment in self._assignments:
             if assignment.node != self._synced.get(assignment.pod.uid, -1):
@@ -296,4 +291,4 @@ class ConstrainedPlacement:
 
 def _steps(reach: Reach) -> Sequence[Reach]:
     """What is nearest first."""
-    return (Reach.UNDER_WAY, Reach.CHANGED, Reach.NEW) if reach is Reach.NEW else (reach,)
+    return (Reach.UNDER_WAY, Reach.NEW) if reach is Reach.NEW else (reach,)

@@ -77,6 +77,7 @@ def settle_level(
 def _demand(board: Board, group: int, resources: Iterable[str]) -> None:
     """Set what is still to be placed in a group."""
     named = frozenset(resources)
+    board.rooms.renew()
     for pool in board.groups[group].pools:
         pool.demand(named)
 

@@ -32,7 +32,7 @@ def test_what_fits_is_placed_whole(name: str, seed: int) -> None:
     assert len(plan(made.snapshot).placed) == len(made.places)
 
 
-@pytest.mark.parametrize(("nodes", "seed"), [(10, 33), (40, 31), (40, 33)])
+@pytest.mark.parametrize(("nodes", "seed"), [(10, 33), (40, 31), (40, 32)])
 def test_pods_of_one_node_find_it_free_among_pods_of_every_kind(nodes: int, seed: int) -> None:
     made = case(FAMILIES["all"], nodes=nodes, gpus=8, seed=seed)
 

@@ -73,7 +73,7 @@ def test_partitions_that_are_about_to_be_withdrawn_are_no_supply() -> None:
 
 
 def test_what_a_node_shows_no_longer_exists_where_no_gpu_has_it_nor_will() -> None:
-    """An instance was destroyed for others, and the Node's count is late: besides it one is there, and it is held."""
+    """An instance was destroyed for others, and the count of the Node is late: the other one is held."""
     view = node("node-1", gpus=[CHANGING], allocatable={"nvidia.com/mig-3g.20gb": 2})
     other = mig(1, used=[("3g.20gb", 0)], desired=MigDesired(layout=layout(A100, ("3g.20gb", 0), ("2g.10gb", 4))))
     waiting = replace(other, settled=False, under_way=True)
@@ -83,7 +83,7 @@ def test_what_a_node_shows_no_longer_exists_where_no_gpu_has_it_nor_will() -> No
     assert supplies(result) == {}
 
 
-def test_what_a_node_shows_late_is_not_counted_beside_what_is_under_way() -> None:
+def test_what_a_node_shows_late_is_not_counted_on_top_of_what_is_under_way() -> None:
     """Three are shown although none is there any more: two will be."""
     view = node("node-1", gpus=[CHANGING], allocatable={"nvidia.com/mig-1g.5gb": 3})
     result = planned(cluster((view, plan_of("node-1", gpus=[CHANGING])), pending=pods(3, "1g.5gb")))

@@ -2,6 +2,7 @@
 
     python -m sandbox.driver.smi STATE.json -i INDEX -mig 0|1
     python -m sandbox.driver.smi STATE.json -i INDEX --gpu-reset
+    python -m sandbox.driver.smi STATE.json -i UUID -c EXCLUSIVE_PROCESS
 
 Takes the words of the real program and refuses as it does: a reset while any client has the driver open or a process
 is on the GPU, and a change of MIG mode likewise (Ampere's leaves the mode pending, Hopper's none).
@@ -17,23 +18,40 @@ from sandbox.driver.state import GpuState, busy
 from sandbox.driver.status import Status
 from sandbox.driver.store import Store
 
-IN_USE = 1
+IN_USE, NOT_SUPPORTED, NOT_FOUND = 1, 3, 6
+COMPUTE_MODES = {"DEFAULT": 0, "PROHIBITED": 2, "EXCLUSIVE_PROCESS": 3}
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="nvidia-smi")
     parser.add_argument("machine", type=Path)
-    parser.add_argument("-i", dest="index", type=int, required=True)
+    parser.add_argument("-i", dest="gpu", required=True)
     parser.add_argument("-mig", type=int, choices=[0, 1])
+    parser.add_argument("-c", dest="compute", choices=COMPUTE_MODES)
     parser.add_argument("--gpu-reset", action="store_true")
     wanted = parser.parse_args(arguments)
     held = clients.any_open(wanted.machine)
     with Store(wanted.machine).writing() as machine:
-        gpu = machine["gpus"][wanted.index]
-        held = held or busy(gpu)
-        line, code = _reset(gpu, held=held) if wanted.gpu_reset else _mig(gpu, on=bool(wanted.mig), held=held)
+        found = [gpu for index, gpu in enumerate(machine["gpus"]) if wanted.gpu in (str(index), gpu["uuid"])]
+        if not found:
+            print("No devices were found")
+            return NOT_FOUND
+        held = held or busy(found[0])
+        if wanted.compute:
+            line, code = _compute(found[0], wanted.compute)
+        elif wanted.gpu_reset:
+            line, code = _reset(found[0], held=held)
+        else:
+            line, code = _mig(found[0], on=bool(wanted.mig), held=held)
     print(line)
     return code
+
+
+def _compute(gpu: GpuState, mode: str) -> tuple[str, int]:
+    if gpu["mig_mode"] and COMPUTE_MODES[mode]:
+        return f"Setting compute mode to {mode} is not supported for GPU {gpu['uuid']}", NOT_SUPPORTED
+    gpu["compute_mode"] = COMPUTE_MODES[mode]
+    return f"Set compute mode to {mode} for GPU {gpu['uuid']}.", 0
 
 
 def _reset(gpu: GpuState, *, held: bool) -> tuple[str, int]:

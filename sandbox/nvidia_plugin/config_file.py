@@ -4,17 +4,16 @@ Takes the text, returns what it means for sharing, or why it is refused. Unknown
 `devices` are read and thrown away, MPS wins over time-slicing. Must never accept what that parser refuses.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import yaml
 from jsonschema import Draft202012Validator
 
-from sandbox.driver.state import GpuState
-
 PREFIX = "nvidia.com/"
 WHOLE = f"{PREFIX}gpu"
 MPS, TIME_SLICING, NO_SHARING = "mps", "time-slicing", "none"
+UNREADABLE = "unable to load config: unable to finalize config: unable to parse config file: error parsing config file"
+EXTRAS = {"GDRCOPY": "gdrcopyEnabled", "GDS": "gdsEnabled", "MOFED": "mofedEnabled"}
 _WORD = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = {"type": "string", "pattern": rf"^(nvidia\.com/)?(?=.{{1,52}}\Z){_WORD}(\.{_WORD})*\Z"}
 """With its prefix 63 characters at most."""
@@ -58,12 +57,12 @@ _VALIDATOR = Draft202012Validator(
 
 
 class BadConfig(Exception):  # noqa: N818 - the program's answer, not a fault of ours
-    """The text that the program exits with, without what it is wrapped in."""
+    """What the program exits with, after the word of what it was doing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Sharing, and the one flag that refuses some of it."""
+    """Sharing, and what the flags say of devices. CDI is not simulated: it would need the driver's files."""
 
     strategy: str = NO_SHARING
     replicas: tuple[tuple[str, int], ...] = ()
@@ -72,25 +71,17 @@ class Config:
     one_per_request: bool = False
     mig_strategy: str = "none"
 
+    device_list: tuple[str, ...] = ("envvar",)
+    by_index: bool = False
+    """Containers get the indices of devices, and not their UUIDs."""
+    device_nodes: bool = False
+    """The kubelet gets them."""
+    extras: tuple[str, ...] = ("GDRCOPY", "GDS", "MOFED")
+
     @property
     def of_gpus(self) -> int:
         """Replicas of each GPU; 1: they are not shared."""
         return dict(self.replicas).get(WHOLE, 1)
-
-    def device_ids(self, gpus: Sequence[GpuState]) -> dict[str, tuple[str, ...]]:
-        """By resource; raises BadConfig where the plugin refuses the flags. Of MIG devices nothing is simulated."""
-        if self.mig_strategy not in ("none", "single", "mixed"):
-            raise BadConfig(f"unable to validate flags: unknown MIG strategy: {self.mig_strategy}")
-        if self.strategy == MPS and self.mig_strategy == "mixed":
-            raise BadConfig("unable to validate flags: using --mig-strategy=mixed is not supported with MPS")
-        if self.mig_strategy != "none" and any(gpu["mig_mode"] for gpu in gpus):
-            raise NotImplementedError("a GPU in MIG mode with another strategy than none is not simulated")
-        if not gpus:
-            return {}
-        if self.of_gpus == 1:
-            return {WHOLE: tuple(gpu["uuid"] for gpu in gpus)}
-        name = f"{WHOLE}.shared" if self.renamed else WHOLE
-        return {name: tuple(f"{gpu['uuid']}::{n}" for gpu in gpus for n in range(self.of_gpus))}
 
 
 def parse(text: str) -> Config:
@@ -98,11 +89,11 @@ def parse(text: str) -> Config:
     try:
         raw = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise BadConfig(f"unmarshal error: {error}") from error
+        raise BadConfig(f"{UNREADABLE}: unmarshal error: {error}") from error
     for problem in _VALIDATOR.iter_errors(raw):
-        raise BadConfig(f"unmarshal error: {problem.json_path}: {problem.message}")
+        raise BadConfig(f"{UNREADABLE}: unmarshal error: {problem.json_path}: {problem.message}")
     if (version := raw.get("version") or "v1") != "v1":
-        raise BadConfig(f"unknown version: {version}")
+        raise BadConfig(f"{UNREADABLE}: unknown version: {version}")
     sharing = raw.get("sharing") or {}
     shared = sharing.get(MPS) or sharing.get("timeSlicing") or {}
     strategy = MPS if sharing.get(MPS) else TIME_SLICING if shared else NO_SHARING
@@ -110,10 +101,17 @@ def parse(text: str) -> Config:
     for entry in shared.get("resources", ()):
         name = PREFIX + entry["name"].removeprefix(PREFIX)
         replicas[name] = max(entry["replicas"], replicas.get(name, 0))  # ids of one name are united
+    flags = raw.get("flags") or {}
+    plugin = flags.get("plugin") or {}
+    listed = plugin.get("deviceListStrategy") or ["envvar"]
     return Config(
         strategy=strategy,
         replicas=tuple(sorted(replicas.items())),
         renamed=shared.get("renameByDefault", False),
         one_per_request=shared.get("failRequestsGreaterThanOne", strategy == MPS),
-        mig_strategy=str((raw.get("flags") or {}).get("migStrategy") or "none"),
+        mig_strategy=str(flags.get("migStrategy") or "none"),
+        device_list=(listed,) if isinstance(listed, str) else tuple(listed),
+        by_index=plugin.get("deviceIDStrategy") == "index",
+        device_nodes=bool(plugin.get("passDeviceSpecs")),
+        extras=tuple(name for name, key in EXTRAS.items() if flags.get(key, True)),
     )

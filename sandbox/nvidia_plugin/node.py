@@ -24,11 +24,12 @@ from kube import apply
 from kube.errors import ApiError, NotFound
 from sandbox.driver.procfs import proc_of
 from sandbox.loop import Loop
+from sandbox.nvidia_plugin.discovery import FeatureDiscovery
 from sandbox.nvidia_plugin.mps_daemon import MpsControlDaemon
 from sandbox.nvidia_plugin.plugin import NvidiaDevicePlugin
 from sandbox.nvidia_plugin.pods import DAEMON_SETS, DISCOVERY, MPS_DAEMON, DaemonSet, Pod, Raw, keeps_off
 from sandbox.nvidia_plugin.processes import Processes
-from sandbox.nvidia_plugin.programs import FeatureDiscovery, Program
+from sandbox.nvidia_plugin.programs import Program
 
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 NAMESPACE, CONFIG_MAP = "gpu-operator", "plugin-configs"
@@ -195,7 +196,9 @@ class NvidiaNode:
 
     def _discover(self, now: float) -> None:
         pod = self._pods.get(DISCOVERY.name)
-        labels = pod.program.labels(now) if pod and isinstance(pod.program, FeatureDiscovery) else {}
+        said = pod.program.labels(now) if pod and isinstance(pod.program, FeatureDiscovery) else {}
+        labels = {name: value for name, value in said.items() if "+" not in name}  # those are no names of labels
         if labels and labels != self._labels:
-            apply.merge_patch(self._api, paths.node(self.name), {"metadata": {"labels": dict(labels)}})
+            gone = dict.fromkeys(self._labels.keys() - labels.keys())
+            apply.merge_patch(self._api, paths.node(self.name), {"metadata": {"labels": {**gone, **labels}}})
             self._labels = labels

@@ -8,6 +8,7 @@ Must never read its config by itself.
 
 import contextlib
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from kube.kubelet_api import deviceplugin_pb2_grpc as services
 from kube.kubelet_api.paths import DEVICE_PLUGIN_VERSION, HEALTHY, KubeletPaths, unix_target
 from sandbox.kubelet.sockets import SocketServer
 from sandbox.nvidia_plugin.config_file import MPS, BadConfig, Config
+from sandbox.nvidia_plugin.devices import MIXED, NONE, SINGLE, Device, devices_of
 from sandbox.nvidia_plugin.mps_daemon import ControlFailed, tell
 from sandbox.nvidia_plugin.programs import RETRY_SECONDS, Program
 
@@ -27,8 +29,11 @@ ENUMERATION_SECONDS = 0.5
 """From the end of its sockets to the next ones: a plugin that registers before the kubelet has seen the end of its old
 stream loses the new one, as a real kubelet does, too; NVIDIA's reads all GPUs in between."""
 REGISTER_SECONDS, END_SECONDS = 20.0, 2.0
+VISIBLE, AS_MOUNTS = "NVIDIA_VISIBLE_DEVICES", "/var/run/nvidia-container-devices"
 INSIDE = Path("/mps")
 """Where the MPS root lies in containers."""
+FLAGS = "unable to validate flags: "
+PLUGINS = "error getting plugins: unable to create plugins: "
 Context = grpc.ServicerContext
 
 
@@ -36,9 +41,19 @@ class Served(services.DevicePluginServicer):
     """One resource on one socket."""
 
     def __init__(
-        self, plugin_dir: Path, resource: str, ids: tuple[str, ...], config: Config, mps_root: Path, *, lost: bool
+        self,
+        plugin_dir: Path,
+        resource: str,
+        devices: tuple[Device, ...],
+        config: Config,
+        mps_root: Path,
+        *,
+        lost: bool,
+        load: int = 0,
     ) -> None:
-        self.resource, self.ids, self._lost = resource, ids, lost
+        self.resource, self._devices, self._lost = resource, {device.id: device for device in devices}, lost
+        self.ids = tuple(self._devices)
+        self._load = load
         self._config, self._mps_root = config, mps_root
         self._socket = plugin_dir / f"nvidia-{resource.partition('/')[2]}.sock"
         self._over = threading.Event()
@@ -73,7 +88,10 @@ class Served(services.DevicePluginServicer):
 
     def ListAndWatch(self, _request: api.Empty, _: Context) -> Iterator[api.ListAndWatchResponse]:  # noqa: N802
         if not self._lost:
-            yield api.ListAndWatchResponse(devices=[api.Device(ID=device_id, health=HEALTHY) for device_id in self.ids])
+            topology = api.TopologyInfo(nodes=[api.NUMANode(ID=0)])
+            ids = sorted(self.ids, key=lambda one: _order(self._load, one))
+            devices = [api.Device(ID=device_id, health=HEALTHY, topology=topology) for device_id in ids]
+            yield api.ListAndWatchResponse(devices=devices)
             self._over.wait()
 
     def GetPreferredAllocation(  # noqa: N802 - the name in the proto
@@ -100,25 +118,40 @@ class Served(services.DevicePluginServicer):
         return ""
 
     def _spread(self, available: list[str], size: int) -> list[str]:
-        """One after the other of the GPU with the fewest replicas in use."""
-        free, chosen = sorted(available), list[str]()
+        """One after the other of the GPU with the fewest replicas in use; of several such, of any."""
+        free, chosen = list(available), list[str]()
         total = Counter(map(_gpu, self.ids))
         for _ in range(size):
             left = Counter(map(_gpu, free))
-            chosen.append(min(free, key=lambda one: (total[_gpu(one)] - left[_gpu(one)], _gpu(one), one)))
+            chosen.append(min(free, key=lambda one: (total[_gpu(one)] - left[_gpu(one)], _order(self._load, one))))
             free.remove(chosen[-1])
         return chosen
 
     def _answer(self, ids: list[str]) -> api.ContainerAllocateResponse:
-        answer = api.ContainerAllocateResponse(
-            envs={"NVIDIA_VISIBLE_DEVICES": ",".join(dict.fromkeys(_gpu(device_id) for device_id in ids))}
-        )
-        if self._config.strategy == MPS:
+        config = self._config
+        once = {device.uuid: device for device in map(self._devices.__getitem__, ids)}
+        names = [device.index if config.by_index else uuid for uuid, device in once.items()]
+        answer = api.ContainerAllocateResponse(envs={f"NVIDIA_{extra}": "enabled" for extra in config.extras})
+        if config.strategy == MPS:
             pipe = Path(self.resource) / "pipe"
             answer.envs["CUDA_MPS_PIPE_DIRECTORY"] = str(INSIDE / pipe)
             answer.mounts.add(container_path=str(INSIDE / pipe), host_path=str(self._mps_root / pipe))
             answer.mounts.add(container_path="/dev/shm", host_path=str(self._mps_root / "shm"))
+        if "envvar" in config.device_list:
+            answer.envs[VISIBLE] = ",".join(names)
+        if "volume-mounts" in config.device_list:
+            answer.envs[VISIBLE] = AS_MOUNTS
+            for name in names:
+                answer.mounts.add(container_path=f"{AS_MOUNTS}/{name}", host_path="/dev/null")
+        for path in dict.fromkeys(path for device in once.values() for path in device.paths):
+            if config.device_nodes:
+                answer.devices.add(container_path=path, host_path=path, permissions="rw")
         return answer
+
+
+def _order(load: int, device_id: str) -> int:
+    """Another one at each load, as the real program's is a map's."""
+    return zlib.crc32(f"{load} {device_id}".encode())
 
 
 def _gpu(device_id: str) -> str:
@@ -166,20 +199,37 @@ class NvidiaDevicePlugin(Program):
         self._retry_at, self._kubelet = None, self._kubelet_socket()
         try:
             config = self.config()
-            planned = config.device_ids(self.gpus)
+            planned = self._planned(config)
         except BadConfig as bad:
-            self.end(f"error starting plugins: unable to load config: {bad}")
+            self.end(f"error starting plugins: {bad}")
             return
-        for resource, ids in planned.items():
+        for resource, devices in planned.items():
             lost, self.loses = self.loses > 0, max(self.loses - 1, 0)
-            self._served = [Served(self._paths.plugin_dir, resource, ids, config, self.mps_root, lost=lost)]
+            place = self._paths.plugin_dir
+            served = Served(place, resource, devices, config, self.mps_root, lost=lost, load=self.loads)
             try:
                 if config.strategy == MPS:
                     tell(self.mps_root / resource / "pipe", command="get_default_active_thread_percentage")
-                self._served[0].serve()
+                served.serve()
             except (ControlFailed, grpc.RpcError):
                 self._retry_at = now + self.retry_seconds
-                self._stop()
+                served.stop()
+                return
+            self._served.append(served)
+
+    def _planned(self, config: Config) -> dict[str, tuple[Device, ...]]:
+        """By resource; raises BadConfig."""
+        if config.strategy == MPS and config.mig_strategy == MIXED:
+            raise BadConfig(f"{FLAGS}using --mig-strategy=mixed is not supported with MPS")
+        if config.mig_strategy not in (NONE, SINGLE, MIXED):
+            raise BadConfig(f"{FLAGS}unknown MIG strategy: {config.mig_strategy}")
+        try:
+            planned = devices_of(config, self.gpus)
+        except BadConfig as bad:
+            raise BadConfig(f"{PLUGINS}failed to construct resource managers: {bad}") from bad
+        if config.strategy == MPS and any(device.mig for devices in planned.values() for device in devices):
+            raise BadConfig(f"{PLUGINS}failed to create plugin: sharing using MPS is not supported for MIG devices")
+        return planned
 
     def _stop(self) -> None:
         while self._served:

@@ -13,12 +13,11 @@ import pytest
 from tests.apiserver import ApiServer, Delay
 from tests.e2e.real_config_manager import RealConfigManager
 from tests.e2e.rig.controlplane import Missing, Places
-from tests.e2e.rig.controlplane.binaries import go_programs
+from tests.e2e.rig.nvidia.programs import DEVICE_PLUGIN, find
 from tests.e2e.rig.realkubelet import obstacle
 from tests.sandbox.nvidia_plugin.config_manager_cases import CASES, Case, do
 
 pytestmark = pytest.mark.timeout(3000)  # the first run builds the program
-MODULE = "k8s-device-plugin-v0.19.1"
 ANSWER_SECONDS = 0.2
 
 
@@ -27,7 +26,7 @@ def program() -> Path:
     reason = obstacle()
     if reason:
         pytest.skip(f"no process namespace here: {reason}")
-    found = go_programs(MODULE, Places.of(os.environ, Path.home()), report=print)
+    found = find(DEVICE_PLUGIN, Places.of(os.environ, Path.home()), report=print)
     if isinstance(found, Missing):
         (pytest.fail if found.broken else pytest.skip)(f"no config-manager: {found.message}")
     return found / "config-manager"

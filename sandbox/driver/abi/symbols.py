@@ -1,6 +1,6 @@
 """The whole table of exported C functions: importing the modules that declare them is what fills it."""
 
-from sandbox.driver.abi import compute, devices, mig, others, pci, registry, versions
+from sandbox.driver.abi import compute, devices, links, mig, others, pci, registry, versions
 
-DECLARED_IN = (compute, devices, mig, others, pci, versions)
+DECLARED_IN = (compute, devices, links, mig, others, pci, versions)
 EXPORTS = registry.EXPORTS

@@ -14,6 +14,12 @@ CUDA_VERSIONS = {510: 11060, 535: 12020, 550: 12040, 570: 12080, 580: 13000, 590
 """The newest CUDA version of a driver branch, as 1000 times its major and 10 times its minor."""
 
 
+def cuda_version(driver: str) -> int:
+    """The newest that a driver has."""
+    branch = int(driver.split(".", maxsplit=1)[0])
+    return max(cuda for first, cuda in CUDA_VERSIONS.items() if first <= max(branch, min(CUDA_VERSIONS)))
+
+
 @reads(initialises=1)
 def nvmlInit_v2(machine: Machine) -> None:
     nvmlInitWithFlags(machine, 0)
@@ -26,8 +32,7 @@ def nvmlSystemGetNVMLVersion(machine: Machine, text: Address, length: int) -> No
 
 @reads(OUT)
 def nvmlSystemGetCudaDriverVersion(machine: Machine, version: Address) -> None:
-    branch = int(machine["driver_version"].split(".")[0])
-    put_int(version, max(cuda for first, cuda in CUDA_VERSIONS.items() if first <= max(branch, min(CUDA_VERSIONS))))
+    put_int(version, cuda_version(machine["driver_version"]))
 
 
 @reads(OUT)

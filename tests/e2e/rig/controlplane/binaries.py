@@ -29,7 +29,7 @@ HELM = "4.3.1"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 VERSION_SECONDS = 60.0
 VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-WITH_CGO = ("mig-parted-v", "nvidia-container-toolkit-v")
+WITH_CGO = ("mig-parted-v", "nvidia-container-toolkit-v", "k8s-device-plugin-v")
 """They load NVIDIA's management library, which has some of their symbols and not all."""
 LAZY = "-extldflags=-Wl,-z,lazy"
 Report = Callable[[str], None]

@@ -19,7 +19,8 @@ from tests.e2e.rig.controlplane import Missing, Places
 from tests.e2e.rig.nvidia.host import Host
 from tests.e2e.rig.nvidia.plugin import RealPrograms
 from tests.e2e.rig.nvidia.programs import DEVICE_PLUGIN, find
-from tests.sandbox.nvidia_plugin.plugin_cases import CASES, RECORDED, Case, State, kubelet, state, steps
+from tests.sandbox.nvidia_plugin.offers import kubelet
+from tests.sandbox.nvidia_plugin.plugin_cases import CASES, RECORDED, Case, State, state, steps
 
 REST_SECONDS = 1.0
 """A state that has not changed for so long is one."""

@@ -17,7 +17,8 @@ from tests.builders.models import MODELS
 from tests.e2e.rig.nvidia.host import Host
 from tests.e2e.rig.nvidia.plugin import RealPrograms
 from tests.e2e.rig.nvidia.programs import DEVICE_PLUGIN
-from tests.sandbox.nvidia_plugin.plugin_cases import CASES, RECORDED, Case, State, kubelet, state, steps
+from tests.sandbox.nvidia_plugin.offers import kubelet
+from tests.sandbox.nvidia_plugin.plugin_cases import CASES, RECORDED, Case, State, state, steps
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(3000)  # the first run builds the programs

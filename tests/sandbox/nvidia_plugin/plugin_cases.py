@@ -7,23 +7,17 @@ has ended. `recorded.json` holds the states of the real programs; the stand-in a
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import grpc
-from google.protobuf.json_format import MessageToDict
-
-from kube.kubelet_api import deviceplugin_pb2 as api
-from kube.kubelet_api import deviceplugin_pb2_grpc as services
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.machine import GpuOptions, observe
 from sandbox.driver.processes import find
 from sandbox.driver.store import Store
 from sandbox.mps.statefile import STATE_FILE, load
+from tests.sandbox.nvidia_plugin.offers import Kubelet
 
 RECORDED = Path(__file__).with_name("recorded.json")
 State = dict[str, Any]
@@ -155,7 +149,7 @@ CASES = (
 class Side(Protocol):
     """The real programs or their stand-ins, on one machine and one kubelet."""
 
-    kubelet: "Kubelet"
+    kubelet: Kubelet
     machine: Path
     mps_root: Path
 
@@ -166,74 +160,6 @@ class Side(Protocol):
 
     def programs(self) -> State:
         """Of each: why it has ended, or whether it waits for another try."""
-
-
-class Kubelet(services.RegistrationServicer):
-    """Takes every registration."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.endpoints: dict[str, str] = {}
-        self._server = grpc.server(ThreadPoolExecutor(4))
-        services.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{folder}/kubelet.sock")
-        self._server.start()
-
-    def Register(self, request: api.RegisterRequest, _: grpc.ServicerContext) -> api.Empty:  # noqa: N802
-        assert request.version == "v1beta1"
-        assert request.options.get_preferred_allocation_available
-        self.endpoints[request.resource_name] = request.endpoint
-        return api.Empty()
-
-    def offers(self) -> State:
-        """What each resource with a socket offers and answers. Raises grpc.RpcError where a plugin goes meanwhile."""
-        served = {name: self.folder / endpoint for name, endpoint in self.endpoints.items()}
-        return {name: _asked(socket) for name, socket in sorted(served.items()) if socket.exists()}
-
-    def stop(self) -> None:
-        self._server.stop(0).wait()
-
-
-def _asked(socket: Path) -> State:
-    options = (("grpc.use_local_subchannel_pool", 1),)
-    with grpc.insecure_channel(f"unix:{socket}", options=options) as channel:
-        stub = services.DevicePluginStub(channel)
-        listed = next(iter(stub.ListAndWatch(api.Empty(), timeout=20)))
-        devices = {device.ID: device for device in listed.devices}
-        ids = sorted(devices)
-        asks = {"one": ids[:1], "two": ids[:2], "none": [], "unknown": [ids[0], "unknown"]}
-        return {
-            "socket": socket.name,
-            "devices": ids,
-            "health": sorted({device.health for device in devices.values()}),
-            "nodes": sorted({node.ID for device in devices.values() for node in device.topology.nodes}),
-            "options": MessageToDict(stub.GetDevicePluginOptions(api.Empty())),
-            "allocate": {name: _allocated(stub, ask) for name, ask in asks.items()},
-            "prefers": _preferred(stub, ids),
-        }
-
-
-def _allocated(stub: services.DevicePluginStub, ids: Sequence[str]) -> Any:
-    asked = api.ContainerAllocateRequest(devices_ids=ids)
-    try:
-        answer = stub.Allocate(api.AllocateRequest(container_requests=[asked]), timeout=20)
-    except grpc.RpcError as error:
-        return f"{error.code().name}: {error.details()}"
-    (container,) = (MessageToDict(one, preserving_proto_field_name=True) for one in answer.container_responses)
-    for name, value in container.get("envs", {}).items():
-        container["envs"][name] = ",".join(sorted(value.split(",")))  # the order is a map's
-    for entries in (container.get("mounts", []), container.get("devices", [])):
-        entries.sort(key=lambda entry: entry["container_path"])
-    return container
-
-
-def _preferred(stub: services.DevicePluginStub, ids: Sequence[str]) -> Any:
-    """On how many devices two replicas are put, not on which: that is chance."""
-    if len(ids) < 2:
-        return None
-    asked = api.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=2)
-    answer = stub.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[asked]), timeout=20)
-    return len({one.partition("::")[0] for one in answer.container_responses[0].deviceIDs})
 
 
 def state(side: Side, case: Case) -> State:
@@ -289,13 +215,3 @@ def steps(side: Side, case: Case) -> Iterator[int]:
             current = text
         (side.hang_up if number else side.start)(current)
         yield number
-
-
-@contextmanager
-def kubelet(folder: Path) -> Iterator[Kubelet]:
-    folder.mkdir(parents=True, exist_ok=True)
-    made = Kubelet(folder)
-    try:
-        yield made
-    finally:
-        made.stop()

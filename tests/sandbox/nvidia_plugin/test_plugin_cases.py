@@ -16,7 +16,8 @@ from sandbox.nvidia_plugin.mps_daemon import MpsControlDaemon
 from sandbox.nvidia_plugin.plugin import NvidiaDevicePlugin
 from sandbox.nvidia_plugin.programs import Program
 from tests.builders.models import MODELS
-from tests.sandbox.nvidia_plugin.plugin_cases import CASES, RECORDED, Case, Kubelet, State, kubelet, state, steps
+from tests.sandbox.nvidia_plugin.offers import Kubelet, kubelet
+from tests.sandbox.nvidia_plugin.plugin_cases import CASES, RECORDED, Case, State, state, steps
 
 
 class StandIns:

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 from tests.e2e.rig.nvidia.host import Host
-from tests.sandbox.nvidia_plugin.plugin_cases import Kubelet, State
+from tests.sandbox.nvidia_plugin.offers import Kubelet
+from tests.sandbox.nvidia_plugin.plugin_cases import State
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[4]

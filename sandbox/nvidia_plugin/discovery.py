@@ -8,9 +8,9 @@ quick: nothing may take its labels for proof. Of engines nothing is simulated, a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sandbox.driver.abi.versions import cuda_version
 from sandbox.driver.boards import Board, board_of
 from sandbox.driver.machine import observe
+from sandbox.driver.releases import cuda_version
 from sandbox.driver.state import GpuState
 from sandbox.nvidia_plugin.config_file import MPS, NO_SHARING, PREFIX, WHOLE, BadConfig, Config
 from sandbox.nvidia_plugin.devices import MIXED, NONE, SINGLE, MigDevice, mig_devices_of

@@ -8,16 +8,8 @@ from sandbox.driver.abi.handles import Handle
 from sandbox.driver.abi.mig import gpu_instance_profile_info
 from sandbox.driver.abi.pointers import Address, put_int, put_struct, put_text
 from sandbox.driver.abi.registry import HANDLE, OUT, UINT, reads
+from sandbox.driver.releases import cuda_version
 from sandbox.driver.state import Machine
-
-CUDA_VERSIONS = {510: 11060, 535: 12020, 550: 12040, 570: 12080, 580: 13000, 590: 13010, 610: 13030, 615: 13040}
-"""The newest CUDA version of a driver branch, as 1000 times its major and 10 times its minor."""
-
-
-def cuda_version(driver: str) -> int:
-    """The newest that a driver has."""
-    branch = int(driver.split(".", maxsplit=1)[0])
-    return max(cuda for first, cuda in CUDA_VERSIONS.items() if first <= max(branch, min(CUDA_VERSIONS)))
 
 
 @reads(initialises=1)

@@ -18,10 +18,18 @@ class Kubelet(services.RegistrationServicer):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._server: grpc.Server | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """A new one that knows no plugin."""
+        if self._server is not None:
+            self.stop()
+            (self.folder / "kubelet.sock").unlink(missing_ok=True)
         self.endpoints: dict[str, str] = {}
         self._server = grpc.server(ThreadPoolExecutor(4))
         services.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{folder}/kubelet.sock")
+        self._server.add_insecure_port(f"unix:{self.folder}/kubelet.sock")
         self._server.start()
 
     def Register(self, request: api.RegisterRequest, _: grpc.ServicerContext) -> api.Empty:  # noqa: N802
@@ -36,6 +44,7 @@ class Kubelet(services.RegistrationServicer):
         return {name: _asked(socket) for name, socket in sorted(served.items()) if socket.exists()}
 
     def stop(self) -> None:
+        assert self._server is not None
         self._server.stop(0).wait()
 
 

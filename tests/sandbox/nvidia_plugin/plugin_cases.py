@@ -17,6 +17,7 @@ from sandbox.driver.machine import GpuOptions, observe
 from sandbox.driver.processes import find
 from sandbox.driver.store import Store
 from sandbox.mps.statefile import STATE_FILE, load
+from sandbox.nvidia_plugin.mps_daemon import tell
 from tests.sandbox.nvidia_plugin.offers import Kubelet
 
 RECORDED = Path(__file__).with_name("recorded.json")
@@ -24,6 +25,10 @@ State = dict[str, Any]
 GPUS = tuple[tuple[str, GpuOptions], ...]
 LOSE = "lose"
 """In the place of a text: GPU 1 falls off the bus before the signal."""
+QUIT = "quit"
+"""So, too: the MPS daemon has ended by itself before the signal."""
+KUBELET = "kubelet: "
+"""Before a text: there is no signal, but a new kubelet."""
 
 H100 = ("H100-80GB", GpuOptions())
 A100 = ("A100-40GB", GpuOptions())
@@ -142,6 +147,9 @@ CASES = (
     Case("to another name", (H100,), (mps(2), mps(2, more=RENAMED))),
     Case("to a config that is refused", (H100,), (slicing(2), mps(1))),
     Case("to too many", (H100,), (mps(2), mps(49))),
+    Case("a daemon that ended alone", (H100, H100), (mps(2), QUIT)),
+    Case("a new kubelet", (H100, H100), (PLAIN, KUBELET + slicing(2))),
+    Case("a new kubelet and other replicas", (H100,), (mps(2), KUBELET + mps(4))),
     Case("to another strategy", (A100_SAME,), (PLAIN, PLAIN + mig("single"), PLAIN + mig("mixed"))),
 )
 
@@ -157,6 +165,12 @@ class Side(Protocol):
 
     def hang_up(self, text: str) -> None:
         """New content and a signal to both."""
+
+    def write(self, text: str) -> None:
+        """New content, and no signal."""
+
+    def look(self) -> None:
+        """Let the plugin notice what has changed around it."""
 
     def programs(self) -> State:
         """Of each: why it has ended, or whether it waits for another try."""
@@ -209,8 +223,16 @@ def steps(side: Side, case: Case) -> Iterator[int]:
     """Does one after the other; yields its number when it is done."""
     current = PLAIN
     for number, text in enumerate(case.texts):
+        if text.startswith(KUBELET):
+            side.write(text.removeprefix(KUBELET))
+            side.kubelet.restart()
+            side.look()
+            yield number
+            continue
         if text == LOSE:
             lose(side.machine)
+        elif text == QUIT:
+            tell(side.mps_root / "nvidia.com/gpu/pipe", command="quit")
         else:
             current = text
         (side.hang_up if number else side.start)(current)

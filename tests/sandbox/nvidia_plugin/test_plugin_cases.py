@@ -42,6 +42,12 @@ class StandIns:
         self._now += 1
         self._plugin.step(self._now)
 
+    def write(self, text: str) -> None:
+        self._text = text
+
+    def look(self) -> None:
+        self._plugin.step(self._now)
+
     def programs(self) -> State:
         return {
             "daemon": _said(self._daemon, self._daemon._retry_at),

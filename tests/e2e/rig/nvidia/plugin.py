@@ -115,6 +115,12 @@ class RealPrograms:
         self._await_daemon()
         self._plugin.hang_up()
 
+    def write(self, text: str) -> None:
+        self._config.write_text(text)
+
+    def look(self) -> None:
+        """It has inotify."""
+
     def programs(self) -> State:
         return {"daemon": self._daemon.state(), "plugin": self._plugin.state()}
 

@@ -118,7 +118,7 @@ def _of_mig_devices(config: Config, gpus: Sequence[GpuState]) -> Labels:
     there = list(mig_devices_of(gpus))
     by_profile: dict[str, list[MigDevice]] = {}
     for one in there:
-        by_profile.setdefault(one.profile, []).append(one)
+        by_profile.setdefault(one.profile.replace("+", "."), []).append(one)
     single = config.mig_strategy == SINGLE
     if single and cut:
         empty = len({one.gpu["uuid"] for one in there}) < len(cut)
@@ -128,7 +128,7 @@ def _of_mig_devices(config: Config, gpus: Sequence[GpuState]) -> Labels:
     found: Labels = {}
     for profile, devices in by_profile.items():
         resource = WHOLE if single else f"{PREFIX}mig-{profile}"
-        found |= _base(config, resource, len(devices), f"{_spelt(devices[0].gpu)}-MIG-{profile.replace('+', '')}")
+        found |= _base(config, resource, len(devices), f"{_spelt(devices[0].gpu)}-MIG-{profile}")
         found |= _labelled(resource, ".", _attributes(devices[0]))
     return found
 

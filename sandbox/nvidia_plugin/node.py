@@ -196,8 +196,7 @@ class NvidiaNode:
 
     def _discover(self, now: float) -> None:
         pod = self._pods.get(DISCOVERY.name)
-        said = pod.program.labels(now) if pod and isinstance(pod.program, FeatureDiscovery) else {}
-        labels = {name: value for name, value in said.items() if "+" not in name}  # those are no names of labels
+        labels = pod.program.labels(now) if pod and isinstance(pod.program, FeatureDiscovery) else {}
         if labels and labels != self._labels:
             gone = dict.fromkeys(self._labels.keys() - labels.keys())
             apply.merge_patch(self._api, paths.node(self.name), {"metadata": {"labels": {**gone, **labels}}})

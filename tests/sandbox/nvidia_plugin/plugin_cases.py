@@ -17,7 +17,7 @@ from sandbox.driver.machine import GpuOptions, observe
 from sandbox.driver.processes import find
 from sandbox.driver.store import Store
 from sandbox.mps.statefile import STATE_FILE, load
-from sandbox.nvidia_plugin.mps_daemon import tell
+from sandbox.nvidia_plugin.mps_daemon import NO_DAEMON, tell
 from tests.sandbox.nvidia_plugin.offers import Kubelet
 
 RECORDED = Path(__file__).with_name("recorded.json")
@@ -27,6 +27,7 @@ LOSE = "lose"
 """In the place of a text: GPU 1 falls off the bus before the signal."""
 QUIT = "quit"
 """So, too: the MPS daemon has ended by itself before the signal."""
+ENDED = f"error stopping plugins from previous run: {NO_DAEMON}"
 KUBELET = "kubelet: "
 """Before a text: there is no signal, but a new kubelet."""
 
@@ -67,8 +68,8 @@ class Case:
     name: str
     gpus: GPUS
     texts: tuple[str, ...]
-    by_chance: bool = False
-    """Which GPUs the daemon has changed before one refused; the stand-in changes all others."""
+    refuses: bool = False
+    """A device refuses its mode: which others were changed before is chance; and the daemon ends at its next try."""
 
 
 RENAMED = "renameByDefault: true, "
@@ -97,8 +98,8 @@ CASES = (
     Case("mps of an old model", (V100,), (mps(16),)),
     Case("mps of an old model, too many", (V100,), (mps(17),)),
     Case("mps of another resource", (H100,), (mps(2, name="nvidia.com/mig-1g.10gb"),)),
-    Case("mps with a GPU in MIG mode", (H100, A100_CUT), (mps(2),), by_chance=True),
-    Case("mps with single", (A100_SAME,), (mps(2, flags=mig("single")),)),
+    Case("mps with a GPU in MIG mode", (H100, A100_CUT), (mps(2),), refuses=True),
+    Case("mps with single", (A100_SAME,), (mps(2, flags=mig("single")),), refuses=True),
     Case("mps with single, no MIG", (A100,), (mps(2, flags=mig("single")),)),
     Case("mps with mixed", (A100,), (mps(2, flags=mig("mixed")),)),
     *(Case(f"MIG {how}", (A100_CUT, A100), (PLAIN + mig(how),)) for how in ("none", "single", "mixed", "both")),
@@ -180,13 +181,15 @@ def state(side: Side, case: Case) -> State:
     """As it is now, with names in the place of UUIDs and of the folders of this run."""
     gpus = observe(side.machine)["gpus"]
     modes = {gpu["uuid"]: gpu["compute_mode"] for gpu in gpus}
-    found = {
+    found: State = {
         "programs": side.programs(),
         "offers": side.kubelet.offers(),
         "files": sorted(_files(side.mps_root)),
         "limits": _limits(side.mps_root),
-        "modes": "by chance" if case.by_chance else modes,
+        "modes": "by chance" if case.refuses else modes,
     }
+    if case.refuses and found["programs"]["daemon"] in ("waits", ENDED):
+        found["programs"]["daemon"] = "waits or has ended"
     text = json.dumps(found, sort_keys=True).replace(str(side.mps_root), "{mps}")
     for index, gpu in enumerate(gpus):
         text = text.replace(gpu["uuid"], f"GPU {index}")

@@ -82,7 +82,7 @@ class EndBook:
 
     def __post_init__(self) -> None:
         self._ages = Ages(self.clock)
-        self._started: set[str] = set()
+        self._started, self._absent = set[str](), set[str]()
 
     def judge(
         self,
@@ -134,16 +134,19 @@ class EndBook:
         left = {uid: title for uid, title in left.items() if not found[uid].finished or self._outlived(uid)}
         holders = {pod.uid for pod in pods.pods if not pod.ended or not pod.resources} | found.keys()
         strange = [process for process in table.processes if process.pods and not process.pods & holders]
-        fresh = self.fresh() if strange or over - here else ()
+        # What the checkpoint alone has may be a new pod, and the watch is late.
+        new = {uid for uid in left.keys() - self._absent if not found[uid].pod.name}
+        fresh = self.fresh() if strange or new or over - here else ()
         # Nor is it known of such a pod which devices it has.
-        unseen = (
-            f"{what} is left of pod {found[uid].pod.title}" for uid, what in sorted(left.items()) if found[uid].lacks
-        )
-        named = next(unseen, None)
+        lacking = (f"{what} is left of pod {found[u].pod.title}" for u, what in sorted(left.items()) if found[u].lacks)
+        named = next(lacking, None)
         if isinstance(fresh, NoAnswer):
             return Ends(ended=frozenset(over & here), left=left, strangers=named or fresh.reason, stray=bool(named))
         finished = {pod.uid for pod in pods.pods if pod.ended}
         there = {pod.uid for pod in fresh}
+        living = new & {pod.uid for pod in fresh if pod.name and not (pod.ended or pod.ending)}
+        self._absent = (self._absent | new - living) & found.keys()
+        left = {uid: title for uid, title in left.items() if uid not in living}
         # Of one that the kubelet does not list either it is not known which devices it has.
         known = {pod.uid for pod in fresh if isinstance(listed, NoAnswer) or pod.key in listed.pods}
         strangers = (process for process in strange if not process.pods & known - finished)
@@ -176,13 +179,8 @@ class EndBook:
         if numbers is None or isinstance(holders, NoAnswer):
             return None
         # What the node itself runs, such as nvidia-persistenced, is older; what another pod runs is not this one's.
-        entries = [handed_out[i] for i in ids]
-        found = [
-            each
-            for each in holders
-            if not each.pods and not (entries and all(_older(each, entry) for entry in entries))
-        ]
-        return f"{found[0].named}, in no pod's cgroup," if found else ""
+        found = (p for p in holders if not (p.pods or (ids and all(_older(p, handed_out[i]) for i in ids))))
+        return next((f"{each.named}, in no pod's cgroup," for each in found), "")
 
 
 def _older(process: Process, entry: Allocation) -> bool:

@@ -39,9 +39,9 @@ class ObservedNode:
     ours: bool = False
     """It is enabled, or the controller's label keeps the agent on it."""
     enablement_ended: bool = False
+    """No label enables it, nor is there one that is not understood."""
     enablement_problem: str = ""
     """Why no label says how its GPUs are to be partitioned, where one tries to."""
-    """No label enables it, nor is there one that is not understood."""
     operator: bool = False
     """The GPU Operator has labels on it."""
     operator_parts: tuple[str, ...] = ()

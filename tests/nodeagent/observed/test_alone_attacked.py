@@ -174,4 +174,4 @@ def test_a_holder_that_the_watch_never_showed_is_known_by_its_process(world: Wor
     world.end_container(container)
     world.wait(61)
     world.wait(1)
-    assert world.pod(THREE, device=device) in world.running
+    assert second in world.running

@@ -17,7 +17,7 @@ from nodeagent.observed.usage import out_of_step
 from sandbox.driver import processes
 from tests.kube.fake_api import FakeApi, Reply
 from tests.nodeagent.halves import THREE
-from tests.nodeagent.items import Raw, mig, pod_json
+from tests.nodeagent.items import Raw, mig, pod_json, started
 from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World
 
@@ -131,6 +131,26 @@ def test_one_that_is_gone_and_was_not_seen_to_end_keeps_what_it_held(world: Worl
     world.settle()
 
     assert world.layout() == "3g.40gb at 0, 1g.10gb at 4"
+
+
+@pytest.mark.parametrize("api", ["answers", "has it no more", "has it as finished", "does not answer"])
+def test_a_new_pod_that_the_watch_has_not_brought_is_not_one_that_is_gone(world: World, api: str) -> None:
+    """The kubelet's checkpoint has it, and its sandbox has a process: none of its containers may wait for itself."""
+    device = first_half(world)
+    comes(world, device)
+    (key,) = world.pods
+    if api == "has it no more":
+        world.pods.clear()
+    if api == "has it as finished":
+        world.pods[key]["status"] = started("Failed")
+    world.api_refuses = "503" if api == "does not answer" else ""
+    world.settle(4)
+
+    assert (device in world.plugin.config.occupied) is (api != "answers")
+    world.api_refuses, world.pods_late = "", False
+    if api == "does not answer":
+        world.settle(4)
+        assert device not in world.plugin.config.occupied
 
 
 def test_nothing_is_destroyed_by_an_earlier_reading_of_the_gpu(world: World) -> None:

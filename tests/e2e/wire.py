@@ -2,6 +2,7 @@
 
 Takes a kubeconfig; returns the same with the wire's address; the client speaks plain HTTP to the wire, the wire TLS to
 the server. `hold` keeps requests that begin in a given way until `release`, whatever becomes of their sender meanwhile.
+An opaque wire passes the client's own TLS on, for one that shows the server a certificate: it sees no requests.
 """
 
 import base64
@@ -22,17 +23,20 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 class Wire:
     """Works from the start on; end it with `close`."""
 
-    def __init__(self, kubeconfig: str, *, late_seconds: float = 0.0) -> None:
+    def __init__(self, kubeconfig: str, *, late_seconds: float = 0.0, opaque: bool = False) -> None:
         """`late_seconds`: what each piece of a request, and each of an answer or of a watch, is held back."""
         self._late_seconds = late_seconds
         self._config = yaml.safe_load(kubeconfig)
         (entry,) = self._config["clusters"]
         server = urlsplit(entry["cluster"]["server"])
         self._target = (str(server.hostname), int(server.port or 443))
-        authority = base64.b64decode(entry["cluster"].pop("certificate-authority-data")).decode()
-        self._context = ssl.create_default_context(cadata=authority)
+        self._context: ssl.SSLContext | None = None
+        if not opaque:
+            authority = base64.b64decode(entry["cluster"].pop("certificate-authority-data")).decode()
+            self._context = ssl.create_default_context(cadata=authority)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        entry["cluster"]["server"] = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        scheme = "https" if opaque else "http"
+        entry["cluster"]["server"] = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._kept: re.Pattern[bytes] | None = None
         self._open = threading.Event()
         self._whole = threading.Event()
@@ -87,9 +91,7 @@ class Wire:
                 if not self._whole.is_set():
                     client.close()
                     continue
-                server = self._context.wrap_socket(
-                    socket.create_connection(self._target, timeout=10), server_hostname=self._target[0]
-                )
+                server = self._connect()
             except OSError:
                 if self._listener.fileno() < 0:
                     return
@@ -100,6 +102,10 @@ class Wire:
                 self._sockets |= {client, server}
             threading.Thread(target=self._upstream, args=(client, server), daemon=True).start()
             threading.Thread(target=self._downstream, args=(client, server), daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        made = socket.create_connection(self._target, timeout=10)
+        return self._context.wrap_socket(made, server_hostname=self._target[0]) if self._context is not None else made
 
     def _upstream(self, client: socket.socket, server: socket.socket) -> None:
         """Requests. The server does not notice when the client goes: a request under way is carried out."""

@@ -60,9 +60,10 @@ def kubelet_programs(cluster: RealCluster) -> KubeletPrograms:
 def machine_node(
     request: pytest.FixtureRequest, cluster: RealCluster, kubelet_programs: KubeletPrograms
 ) -> Iterator[GpuNode]:
-    """Of the tests of held slices: its pods have real processes."""
+    """Its pods have real processes; the module's `NODE` says what else it is to be."""
     name = request.module.__name__.rpartition("test_")[2].replace("_", "-")
-    found = GpuNode(f"gpu-{name}", cluster, kubelet_programs, settings=SETTINGS, with_processes=True)
+    of_module = {"settings": SETTINGS, "with_processes": True, **getattr(request.module, "NODE", {})}
+    found = GpuNode(f"gpu-{name}", cluster, kubelet_programs, **of_module)
     try:
         found.start()
         yield found

@@ -9,24 +9,13 @@ from kube import apply
 from partitioning.resources import mig_resource
 from tests.e2e.fleet import controller
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, Raw, mig_item
-from tests.e2e.kubelet.late_api import LateApi
-from tests.e2e.kubelet.programs import KubeletPrograms
-from tests.e2e.real_cluster import PLANS, RealCluster, plan
+from tests.e2e.real_cluster import PLANS, plan
+from tests.e2e.wire import Wire
 from tests.waiting import eventually
 
 HALF = mig_resource("3g.40gb")
 HALVES = mig_item(("3g.40gb", 0), ("3g.40gb", 4))
-SETTINGS = {"kubeletStartSeconds": 3, "releaseSlackSeconds": 4}
-
-
-@pytest.fixture(scope="module")
-def machine_node(cluster: RealCluster, kubelet_programs: KubeletPrograms) -> Iterator[GpuNode]:
-    found = GpuNode("gpu-drained", cluster, kubelet_programs, settings=SETTINGS)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.close()
+NODE = {"settings": {"kubeletStartSeconds": 3, "releaseSlackSeconds": 4}, "with_processes": False}
 
 
 @pytest.fixture
@@ -81,12 +70,14 @@ def test_a_pod_between_two_of_its_containers_outlives_a_start_of_the_kubelet(nod
     held = node.containers(raw)[-1][1]
     drain(node)
     node.kubelet.kill()
-    kubeconfig, late = (node.kubelet.folder / "kubeconfig").read_text(), LateApi(node.cluster.plane.url)
+    kubeconfig = (node.kubelet.folder / "kubeconfig").read_text()
+    late = Wire(kubeconfig, opaque=True)
+    late.cut()
     try:
-        node.kubelet.use(kubeconfig.replace(node.cluster.plane.url, late.url))
+        node.kubelet.use(late.kubeconfig)
         node.kubelet.start()
         eventually(lambda: node.offered(HALF) == (held,), "its half is healthy, and the free one is not", SECONDS)
-        late.open()
+        late.mend()
         before = len(node.containers(raw))
         eventually(lambda: len(node.containers(raw)) > before, "it starts again", SECONDS)
         assert node.phase(raw) != "Failed"

@@ -18,24 +18,13 @@ from sandbox.driver import machine
 from tests import incidents
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, Raw, mig_item
 from tests.e2e.kubelet.nodes import has_active_list
-from tests.e2e.kubelet.programs import KubeletPrograms
-from tests.e2e.real_cluster import NODES, RealCluster
+from tests.e2e.real_cluster import NODES
 from tests.waiting import eventually
 
 SMALL = mig_resource("1g.10gb")
 HALF = mig_resource("3g.40gb")
-SETTINGS = {"kubeletStartSeconds": 5, "releaseSlackSeconds": 8}
+NODE = {"mig": (True, False), "with_processes": False}
 FIRST_LAYOUT = mig_item(("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4))
-
-
-@pytest.fixture(scope="module")
-def machine_node(cluster: RealCluster, kubelet_programs: KubeletPrograms) -> Iterator[GpuNode]:
-    found = GpuNode("gpu-real", cluster, kubelet_programs, mig=(True, False), settings=SETTINGS)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.close()
 
 
 @pytest.fixture

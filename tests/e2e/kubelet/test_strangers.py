@@ -21,29 +21,19 @@ from partitioning.resources import mig_resource
 from tests.builders import objects
 from tests.e2e.kubelet.dra_driver import DRIVER, DraDriver
 from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, Raw, mig_item
+from tests.e2e.kubelet.held import SETTINGS
 from tests.e2e.kubelet.nodes import minor_of
-from tests.e2e.kubelet.programs import KubeletPrograms
-from tests.e2e.real_cluster import PLANS, RealCluster
+from tests.e2e.real_cluster import PLANS
 from tests.sandbox.kubelet.fakes import FakePlugin
 from tests.waiting import eventually
 
-SETTINGS = {"kubeletStartSeconds": 5, "releaseSlackSeconds": 8, "gpuResources": ["example.com/accelerator"]}
+NODE = {"settings": {**SETTINGS, "gpuResources": ["example.com/accelerator"]}, "with_processes": False}
 LAYOUT = mig_item(("1g.10gb", 0), ("3g.40gb", 4))
 ALL_ELSE = mig_item(("7g.80gb", 0))
 GPU = "nvidia.com/gpu"
 LISTS_CLAIMS = 34
 DRA = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{DRA}/namespaces/default/resourceclaims"
-
-
-@pytest.fixture(scope="module")
-def machine_node(cluster: RealCluster, kubelet_programs: KubeletPrograms) -> Iterator[GpuNode]:
-    found = GpuNode("gpu-strangers", cluster, kubelet_programs, settings=SETTINGS)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.close()
 
 
 @pytest.fixture

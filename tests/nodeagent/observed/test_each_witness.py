@@ -9,10 +9,13 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from nodeagent.handover.config import write_ledger
+from nodeagent.observed import pods, usage
 from nodeagent.observed.kubelet import Listed
+from nodeagent.observed.lost_records import LostRecords
 from nodeagent.observed.processes import Process, ProcessTable
 from sandbox.driver import processes
 from tests.nodeagent.halves import THREE, replace_both
+from tests.nodeagent.items import RUNNING, started
 from tests.nodeagent.watched import TouchedError
 from tests.nodeagent.world import World
 
@@ -130,6 +133,69 @@ def late_watch(world: World) -> None:
     world.wait(120)
 
 
+def unlisted(world: World) -> tuple[str, str]:
+    """A pod runs that the kubelet lists without its device, and no record has it with one."""
+    holder = world.pod(THREE)
+    processes.detach(world.machine, world.pid(holder))
+    forget_records(world)
+    world.kubelet.held[holder] = {}
+    world.restart()
+    return holder
+
+
+def replaced_in_a_minute(world: World) -> None:
+    replace_both(world)
+    world.wait(120)
+    world.wait(60)
+
+
+def requesting(world: World) -> None:
+    """All that is left of what it holds is how much it requests."""
+    unlisted(world)
+    replaced_in_a_minute(world)
+
+
+def reported(world: World) -> None:
+    """The kubelet has written it into the pod's status."""
+    holder = unlisted(world)
+    world.pods[holder]["spec"]["containers"][0]["resources"] = {}
+    device = {"resourceID": world.running[holder][0], "health": "Healthy"}
+    world.pods[holder]["status"] = started()
+    world.pods[holder]["status"]["containerStatuses"] = [
+        {**RUNNING, "allocatedResourcesStatus": [{"name": THREE, "resources": [device]}]}
+    ]
+    replaced_in_a_minute(world)
+
+
+def not_at_the_api(world: World) -> None:
+    """A static pod whose mirror a policy refuses; its processes are not in its cgroup."""
+    holder = unlisted(world)
+    world.pods.pop(holder)
+    world.hide_processes()
+    world.restart()
+    replaced_in_a_minute(world)
+
+
+def claiming(world: World) -> None:
+    """A pod has it by a claim, and this kubelet lists none."""
+    world.settle(3)
+    device = world.gpu().instances[0].uuid
+    assert device
+    world.pod_of_claim("gpu-0-mig-3g40gb-9-0", device, "record")
+    replaced_in_a_minute(world)
+
+
+def records_wiped(world: World) -> None:
+    """A pod was deleted by force and runs on; then the state directory was lost."""
+    holder = world.pod(THREE)
+    world.run()
+    world.force_delete(holder, seen_by_driver=False)
+    forget_records(world)
+    world.state.holdings.unlink()
+    world.restart()
+    replaced_in_a_minute(world)
+
+
 def forget_records(world: World) -> None:
     world.kubelet.entries = ()
     write_ledger(world.state.plugin, ())
@@ -182,9 +248,14 @@ def blind_api(world: World) -> None:
 
 
 def blind_driver(world: World) -> None:
-    processes_of = processes.attach
-    processes.attach = lambda *_args, **_more: None
-    world.undo_blindness = lambda: setattr(processes, "attach", processes_of)  # type: ignore[attr-defined]
+    switch_off(world, processes, "attach", None)
+
+
+def switch_off(world: World, where: object, name: str, answer: object) -> None:
+    """A function that always answers so."""
+    before = getattr(where, name)
+    setattr(where, name, lambda *_args, **_more: answer)
+    world.undo_blindness = lambda: setattr(where, name, before)  # type: ignore[attr-defined]
 
 
 WITNESSES: Mapping[str, tuple[Step, Step, Step | None]] = {
@@ -197,6 +268,11 @@ WITNESSES: Mapping[str, tuple[Step, Step, Step | None]] = {
     "the device plugin's ledger": (handed_out, blind_ledger, None),
     "the kubelet's start": (kubelet_starts, blind_start, None),
     "the API server itself": (late_watch, blind_api, None),
+    "what pods request": (requesting, lambda world: switch_off(world, usage, "shortfalls", {}), None),
+    "the pods' status": (reported, lambda world: switch_off(world, pods, "_reported", set()), None),
+    "which pods there are": (not_at_the_api, lambda world: switch_off(world, usage, "out_of_step", ""), None),
+    "records of claims": (claiming, blind_checkpoint, None),
+    "that records were lost": (records_wiped, lambda world: switch_off(world, LostRecords, "lost", ""), None),
 }
 """By witness: the story that needs it, how it is switched off, and how it is switched on where it is not already."""
 

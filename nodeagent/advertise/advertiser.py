@@ -39,7 +39,7 @@ from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.compute_modes import ComputeModes
 
 TAINT_SECONDS = 60.0
-"""After that a person must see why the Node takes no taint: a webhook or a policy refuses it."""
+"""After that a person must see why the Node takes no taint, or keeps it: a webhook or a policy refuses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Advertised:
     pending: str = ""
     """Why the config of this pass's changes is not on disk yet, or advertises nothing."""
     overdue: bool = False
-    """It has waited for the Node's taint for so long that a person must act."""
+    """It has waited for the Node's taint, or for the end of it, for so long that a person must act."""
     unwritten: str = ""
     """Why the Node could not be written."""
     tainted: str = ""
@@ -97,8 +97,7 @@ class Advertised:
         if self.rival:
             return Stage(reason=Reason.FOREIGN_OWNER, message=self.rival, failed=True)
         if refused := [why for p in change.advertise if (why := self.delivery.missing.get(p.id))]:
-            overdue = self.delivery.overdue
-            return Stage(reason=Reason.CDI_UNAVAILABLE, message=refused[0], failed=overdue)
+            return Stage(reason=Reason.CDI_UNAVAILABLE, message=refused[0], failed=self.delivery.overdue)
         desired = {partition.device for partition in change.advertise}
         if desired != {device for device in self.config.advertised() if device.gpu == change.gpu.uuid}:
             reason = Reason.ADVERTISE_TIMEOUT if self.overdue else Reason.ADVERTISING
@@ -124,7 +123,7 @@ class Advertiser:
         self._delivery, self._modes = delivery, modes
         self._mode_problems: Mapping[str, str] = MappingProxyType({})
         self._ages, self._refused_seconds = Ages(clock), 0.0
-        """For how long the Node has refused its taint, or was not read."""
+        """For how long the Node has refused its taint, or to be without it, or was not read."""
         unhealthy = set(file.config.unhealthy)
         self._faults = FaultBook(clock, {device.gpu for device in file.config.devices if device.id in unhealthy})
 
@@ -157,6 +156,8 @@ class Advertiser:
         rival = self.rival(observation)
         unlabelled = self._guard.hold_daemons(readings.node, needed=readings.needs_daemons)
         unwritten = unlabelled or self._release_node(readings, confirmation, rival=rival)
+        if self._guard.may_be_off:
+            self._refused_seconds = max(self._refused_seconds, self._ages.seconds("taken off"))
         self._ages.end_pass()
         return Advertised(
             config=readings.config,
@@ -190,9 +191,8 @@ class Advertiser:
         )
         config = delivery.apply(config)
         config = occupy(config, observation.occupied(config))
-        config = drain(
-            config, drained(observation.plan, observation.gpus), observation.witnessed.kubelet or file.config.kubelet
-        )
+        kubelet = observation.witnessed.kubelet or file.config.kubelet
+        config = drain(config, drained(observation.plan, observation.gpus), kubelet)
         rival = self.rival(observation)
         recalled = "" if rival else _recalled(observation, config)
         if rival or recalled or observation.disabled:

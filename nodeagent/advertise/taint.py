@@ -74,7 +74,7 @@ class NodeGuard:
         """When the last try to write the taint ended, and how long from then on a list waits."""
         self._failed_seconds = 0.0
         """How long the longest try took, of those that failed since the last one that did not."""
-        self._may_be_off = False
+        self.may_be_off = False
         """Its removal failed, and may have been carried out: the Node may lack the taint that was read of it."""
         self._waiting: Lists | None = None
         """The list that this pass wants to send."""
@@ -101,7 +101,7 @@ class NodeGuard:
             return node is None
         waited_seconds = self._seen_at - self._asked_at
         settled = waited_seconds >= (self._settle_seconds if self._watched else UNWATCHED_SECONDS)
-        return not (node.changing and settled) or self._may_be_off
+        return not (node.changing and settled) or self.may_be_off
 
     def before_push(self, node: ObservedNode | None, lists: Lists) -> str:
         """Why this list must wait: it lowers a count, and the Node has no taint yet, or only just; or nothing is known
@@ -111,7 +111,7 @@ class NodeGuard:
         self._waiting = lists
         if not self.awaits_taint(node, lists):
             return ""
-        if (not node.changing or self._may_be_off) and (failed := self._ask(node)):
+        if (not node.changing or self.may_be_off) and (failed := self._ask(node)):
             return failed
         left_seconds = self._asked_at + self._settle_seconds - self._clock()
         self.due_seconds = max(left_seconds, 0.0 if self._watched else LATE_SECONDS)
@@ -129,7 +129,7 @@ class NodeGuard:
         longest_seconds = max(self._asked_at - asked_at, self._failed_seconds)
         self._settle_seconds = min(longest_seconds + SETTLE_SECONDS, UNWATCHED_SECONDS)
         self._failed_seconds = longest_seconds if failed else 0.0
-        self._may_be_off = self._may_be_off and bool(failed)
+        self.may_be_off = self.may_be_off and bool(failed)
         return failed
 
     def after_push(
@@ -191,7 +191,7 @@ class NodeGuard:
     def lift(self, node: ObservedNode | None) -> str:
         """Remove the taint, whatever the Node counts."""
         failed = self._writer.set_taint(False) if node is not None and node.changing else ""
-        self._may_be_off = bool(failed)
+        self.may_be_off = bool(failed)
         return failed
 
 

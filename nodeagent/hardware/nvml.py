@@ -28,7 +28,7 @@ from nodeagent.hardware.driver import (
     RefusedError,
     with_driver_closed,
 )
-from nodeagent.hardware.nvml_calls import MOST, NVML, attempt, known, of_form, optional
+from nodeagent.hardware.nvml_calls import MOST, NVML, attempt, known, of_form, optional, processes
 from nodeagent.hardware.nvml_mig import Ids, MigReader, mig_devices
 from partitioning.layouts import Instance
 from partitioning.models import model_from_report
@@ -225,11 +225,11 @@ def _processes(devices: Devices, graphics: Container[int | None]) -> tuple[GpuPr
     """On a whole GPU or its MIG devices. `graphics` are the instances that may have processes of that kind too."""
     found: set[GpuProcess] = set()
     for instance, device in devices:
-        pids = {entry.pid for entry in NVML.nvmlDeviceGetComputeRunningProcesses(device)}
+        pids = processes("nvmlDeviceGetComputeRunningProcesses", device)
         if instance in graphics:
-            pids |= {entry.pid for entry in known(partial(NVML.nvmlDeviceGetGraphicsRunningProcesses, device)) or ()}
-        mps = known(partial(NVML.nvmlDeviceGetMPSComputeRunningProcesses, device)) if instance is None else ()
-        clients = {entry.pid for entry in mps or ()}
+            pids |= known(partial(processes, "nvmlDeviceGetGraphicsRunningProcesses", device)) or set()
+        of_mps = partial(processes, "nvmlDeviceGetMPSComputeRunningProcesses", device)
+        clients = (known(of_mps) if instance is None else None) or set()
         found.update(GpuProcess(pid=pid, instance=instance, mps_client=pid in clients) for pid in pids | clients)
     return tuple(sorted(found, key=lambda process: (process.pid, process.instance or 0)))
 

@@ -101,6 +101,16 @@ def of_form(text: object, form: re.Pattern[str], what: str) -> str:
     return text
 
 
+def processes(name: str, device: Any) -> set[int]:
+    """The ids of a list of processes, in one call: the binding's own makes a second one once there is a process."""
+    array, count = (NVML.c_nvmlProcessInfo_v3_t * ROOM)(), ctypes.c_uint(ROOM)
+    try:
+        NVML._nvmlCheckReturn(NVML._nvmlGetFunctionPointer(f"{name}_v3")(device, ctypes.byref(count), array))
+    except NVML.NVMLError_InsufficientSize:
+        return {entry.pid for entry in getattr(NVML, name)(device)}
+    return {array[n].pid for n in range(count.value)}
+
+
 def listed(kind: Any, call: Callable[[Any, Any], Any]) -> list[Any]:
     """The answer of a raw list call, which wants the caller's array; null is refused."""
     array, count = (kind * ROOM)(), ctypes.c_uint(ROOM)

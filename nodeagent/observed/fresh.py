@@ -49,12 +49,7 @@ def caught_up(pods: ObservedPods, fresh: Iterable[NodePod]) -> ObservedPods:
     """`pods` with those that are new in `fresh`, that ended there, and that are gone."""
     now = {pod.uid: pod for pod in fresh}
     known = {pod.uid for pod in (*pods.pods, *pods.vanished)}
-    kept = [pod for pod in pods.pods if pod.ended or pod.uid in now]
-    return replace(
-        pods,
-        pods=(
-            *(now[pod.uid] if pod.uid in now and now[pod.uid].ended else pod for pod in kept),
-            *(pod for uid, pod in sorted(now.items()) if uid not in known),
-        ),
-        vanished=(*pods.vanished, *(pod for pod in pods.pods if not pod.ended and pod.uid not in now)),
-    )
+    kept = [now[p.uid] if p.uid in now and now[p.uid].ended else p for p in pods.pods if p.ended or p.uid in now]
+    new = [pod for uid, pod in sorted(now.items()) if uid not in known]
+    gone = [pod for pod in pods.pods if not pod.ended and pod.uid not in now]
+    return replace(pods, pods=(*kept, *new), vanished=(*pods.vanished, *gone))

@@ -111,6 +111,8 @@ def _stalled(result: PassResult) -> ConditionValue:
         return True, *result.problem
     if result.held_twice:
         return True, Reason.HELD_TWICE, result.held_twice
+    if result.work.advertised.overdue and (unwritten := result.work.advertised.unwritten):
+        return True, Reason.ADVERTISE_TIMEOUT, unwritten
     return _any(result.of_state(GpuState.FAILED), otherwise="Nothing needs a person to act.")
 
 
@@ -208,9 +210,8 @@ def _host_access(result: PassResult) -> ConditionValue | None:
     """What the agent's pod must see of its node; without it the agent would have to guess."""
     if result.observation.driver_problem is not None:
         return _driver(result)
-    hidden = "; ".join(
-        filter(None, (result.observation.witnessed.hidden_processes, result.work.advertised.delivery.unseen))
-    )
+    found = (result.observation.witnessed.hidden_processes, result.work.advertised.delivery.unseen)
+    hidden = "; ".join(filter(None, found))
     return (False, Reason.HOST_NOT_VISIBLE, hidden) if hidden else None
 
 

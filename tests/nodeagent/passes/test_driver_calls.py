@@ -15,7 +15,7 @@ from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
 
 GPUS, SEVENTHS = 8, [("1g.10gb", start) for start in range(7)]
-SEVEN = "nvidia.com/mig-7g.80gb"
+SEVENTH = "nvidia.com/mig-1g.10gb"
 Calls = Counter[str]
 
 
@@ -47,8 +47,14 @@ def passes(world: World, seconds: float, at_least: float = 0.0) -> None:
         world.step(max(due, at_least))
 
 
-def test_a_settled_node_makes_few_calls_in_every_minute(make_world: MakeWorld, calls: Calls) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_a_settled_node_makes_few_calls_in_every_minute(make_world: MakeWorld, calls: Calls, held: bool) -> None:
     world = settled(make_world)
+    if held:
+        for _ in range(GPUS * len(SEVENTHS)):
+            world.pod(SEVENTH)
+        world.settle()
+        assert len(world.running) == GPUS * len(SEVENTHS)
     for _ in range(5):
         calls.clear()
         passes(world, 60)

@@ -89,6 +89,24 @@ def test_taint_that_is_refused_stalls_the_plan_with_its_cause(halves: World, mon
     assert halves.condition("Stalled")["status"] == "False"
 
 
+def test_a_taint_that_cannot_be_taken_off_stalls_the_plan_with_its_cause(
+    halves: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal, set_taint = "cannot change the taint gpuplan.dev/changing: 403 Forbidden", halves.set_taint
+    with monkeypatch.context() as patched:
+        patched.setattr(halves, "set_taint", lambda present: set_taint(present) if present else refusal)
+        halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+        run_for(halves, 40.0)
+        assert halves.tainted()
+        assert halves.condition("Stalled")["status"] == "False"
+        run_for(halves, 60.0)
+        assert halves.condition("Stalled")["status"] == "True"
+        assert refusal in halves.condition("Stalled")["message"]
+    run_for(halves, 20.0)
+    assert not halves.tainted()
+    assert halves.condition("Stalled")["status"] == "False"
+
+
 @pytest.mark.parametrize("trouble", ["config.json is gone", "the device plugin is slow"])
 def test_it_stays_while_the_list_that_it_is_for_waits_for_the_one_before(halves: World, trouble: str) -> None:
     """A taint that comes and goes wakes the agent each time, and spares no pod anything."""

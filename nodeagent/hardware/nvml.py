@@ -225,10 +225,10 @@ def _processes(devices: Devices, graphics: Container[int | None]) -> tuple[GpuPr
     """On a whole GPU or its MIG devices. `graphics` are the instances that may have processes of that kind too."""
     found: set[GpuProcess] = set()
     for instance, device in devices:
-        pids = processes("nvmlDeviceGetComputeRunningProcesses", device)
+        pids = processes(NVML.nvmlDeviceGetComputeRunningProcesses, device)
         if instance in graphics:
-            pids |= known(partial(processes, "nvmlDeviceGetGraphicsRunningProcesses", device)) or set()
-        of_mps = partial(processes, "nvmlDeviceGetMPSComputeRunningProcesses", device)
+            pids |= known(partial(processes, NVML.nvmlDeviceGetGraphicsRunningProcesses, device)) or set()
+        of_mps = partial(processes, NVML.nvmlDeviceGetMPSComputeRunningProcesses, device)
         clients = (known(of_mps) if instance is None else None) or set()
         found.update(GpuProcess(pid=pid, instance=instance, mps_client=pid in clients) for pid in pids | clients)
     return tuple(sorted(found, key=lambda process: (process.pid, process.instance or 0)))

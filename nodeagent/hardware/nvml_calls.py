@@ -101,13 +101,14 @@ def of_form(text: object, form: re.Pattern[str], what: str) -> str:
     return text
 
 
-def processes(name: str, device: Any) -> set[int]:
-    """The ids of a list of processes, in one call: the binding's own makes a second one once there is a process."""
+def processes(binding: Callable[[Any], Any], device: Any) -> set[int]:
+    """The ids of a list of processes, in one call: the binding makes a second one once there is a process."""
     array, count = (NVML.c_nvmlProcessInfo_v3_t * ROOM)(), ctypes.c_uint(ROOM)
     try:
-        NVML._nvmlCheckReturn(NVML._nvmlGetFunctionPointer(f"{name}_v3")(device, ctypes.byref(count), array))
+        call = NVML._nvmlGetFunctionPointer(f"{binding.__name__}_v3")
+        NVML._nvmlCheckReturn(call(device, ctypes.byref(count), array))
     except NVML.NVMLError_InsufficientSize:
-        return {entry.pid for entry in getattr(NVML, name)(device)}
+        return {entry.pid for entry in binding(device)}
     return {array[n].pid for n in range(count.value)}
 
 

@@ -76,9 +76,8 @@ def _ready(result: PassResult) -> ConditionValue:
         return False, Reason.NODE_DISABLED, result.release.message
     if result.observation.driver_closed:
         return _driver(result)
-    unready = (
-        result.of_state(GpuState.FAILED) or result.of_state(GpuState.WAITING_FOR_RELEASE) or result.of_state(*UNDER_WAY)
-    )
+    first = ((GpuState.FAILED,), (GpuState.WAITING_FOR_RELEASE,), UNDER_WAY)
+    unready = next(filter(None, (result.of_state(*states) for states in first)), None)
     if unready:
         return False, unready[0].reason, _sentences(unready)
     node = result.observation.readings.node

@@ -122,21 +122,13 @@ class Board:
         """Assign the pod to this node, if it has room, and the filters accept a constrained one."""
         if assignment.constrained and self.filters is not None and not self.filters.accepts(assignment, node):
             return False
-        return self.put_on(assignment, node, reach=reach)
-
-    def put_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:
-        """Assign the pod to this node, if it has room: for a pod that the filters have accepted there."""
-        found = self.found_on(assignment, node, reach)
+        found = self.found_among(self.devices[node], assignment, node, reach)
         if found is not None:
             self.put(assignment, node, taken_of(found))
         return found is not None
 
-    def found_on(self, assignment: Assignment, node: int, reach: Reach) -> Found | None:
-        """What of this node's devices the pod would take, whatever its filters answer; None: it has no room."""
-        return self.found_among(self.devices[node], assignment, node, reach)
-
     def found_among(self, devices: Sequence[Device], assignment: Assignment, node: int, reach: Reach) -> Found | None:
-        """The same of some of the node's devices."""
+        """What of these devices of a node the pod would take, whatever its filters answer; None: it has no room."""
         if not self.nodes[node].fits(assignment.demand):
             return None
         return on_node(devices, assignment.demand, self.rank, reach)

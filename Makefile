@@ -8,7 +8,7 @@ PROFILE ?= quick
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node e2e-gitops \
-  e2e-scale e2e-load e2e-programs latency hardware fmt lock manifests docs image release audit clean
+  e2e-scale e2e-load e2e-programs latency hardware fmt lock manifests docs release audit clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -138,11 +138,9 @@ NEVER_IMPORTED = aiohappyeyeballs aiohttp aiohttp-retry aiosignal frozenlist mul
 lock = $(BIN)/uv pip compile -q $(2) --upgrade --exclude-newer "1 week" --universal --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command "make lock" -o requirements/$(1).txt
 
-image:  ## build the container image IMAGE with docker
-	docker build --tag $(or $(IMAGE),gpuplan:$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' partitioning/__init__.py)) .
-
-release: .venv/.ready  ## make everything of the release VERSION in build/release; REPOSITORY names the image's place
-	helm="$$($(BIN)/python -m tests.e2e.rig helm)" && \
+# HELM=helm takes the one on PATH; without it one of a pinned version is built once, with Go.
+release: .venv/.ready  ## make everything of the release VERSION, the image first, in build/release; REPOSITORY names the image's place
+	helm="$(or $(HELM),$$($(BIN)/python -m tests.e2e.rig helm))" && \
 	  $(BIN)/python -m deploy.release --version "$(VERSION)" --repository "$(REPOSITORY)" --helm "$$helm" \
 	  --out $(or $(OUT),build/release/$(VERSION))
 

@@ -32,7 +32,9 @@ ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "PYTHONSAFEPATH": "1",
 }
-"""As the Dockerfile has it."""
+"""The root file system is read-only: nothing writes byte code, and temporary files need a volume at /tmp."""
+USER = "65532:65532"
+"""The controller needs no more. Agent and device plugin manage the node's GPUs: their pods have runAsUser: 0."""
 
 
 class RefusedError(Exception):
@@ -65,7 +67,7 @@ def make(version: str, repository: str, out: Path, helm: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="gpuplan-release-") as scratch:
         builder = Builder(uv=UV, cache=cache, scratch=Path(scratch), at=at)
         layers = {architecture: builder.layers(architecture) for architecture in PLATFORMS}
-        image = Image(environment=ENVIRONMENT, user="65532:65532", labels=labels, created=created)
+        image = Image(environment=ENVIRONMENT, user=USER, labels=labels, created=created)
         layout = Layout(out / "image")
         index = layout.image(image, layers)
         layout.close(version, index)

@@ -32,8 +32,9 @@ SECONDS = 60.0
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("image") / "gpuplan"
+    uv = {"UV": str(Path(sys.executable).with_name("uv")), "PLATFORM": f"--python {sys.executable}"}
     for script in ("dependencies.sh", "product.sh"):
-        subprocess.run([IMAGE / script, found], env={**os.environ, "PYTHON": sys.executable}, check=True)
+        subprocess.run([IMAGE / script, found], env={**os.environ, **uv, "PYTHON": sys.executable}, check=True)
     return found
 
 

@@ -53,13 +53,13 @@ def empty(new: RealCluster) -> RealCluster:
 
 
 def test_the_commands_of_the_readme_install_and_remove(new: RealCluster, helm: Path, tmp_path: Path) -> None:
-    """All but the first, which builds and pushes the image, and the one on the node, which is the driver's. From a
-    checkout, five commands at most."""
-    image, *typed_in = commands_below("README.md", "Install")
+    """All but the first two, which make and upload the image, and the one on the node, which is the driver's."""
+    image, copy, *typed_in = commands_below("README.md", "Install")
     commands = [command for command in typed_in if not command.startswith("nvidia-smi ")]
     (removal,) = commands_below("deploy/README.md", "Removing")
     (crd, upgrade) = commands_below("deploy/README.md", "Upgrading")
-    assert image.startswith("make image")
+    assert image.startswith("make release ")
+    assert copy.startswith("skopeo copy ")
     assert len(commands) == 4
     body = node("gpu-node-1")
     del body["metadata"]["labels"][names.LABEL_PARTITIONING]

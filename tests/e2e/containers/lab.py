@@ -1,7 +1,7 @@
 """The cluster of `make e2e-node`: control plane, one node with containers, gpuplan installed in it, and its pods.
 
 Takes what `prepare` returned and a folder. gpuplan's image has the simulated driver below the agent and is otherwise
-what the Dockerfile makes; manifests, arguments, accounts and rights are those that ship.
+what a release holds; manifests, arguments, accounts and rights are those that ship.
 """
 
 import contextlib

@@ -66,7 +66,7 @@ def prepare(version: str | None, places: Places, report: Report) -> Prepared | M
 
 
 def product_layer(target: Path) -> Path:
-    """The product's packages and programs as the Dockerfile's last step lays them out."""
+    """The product's packages and programs as a release lays them out."""
     scratch = target.with_suffix(".root")
     _install("product.sh", scratch)
     return images.layer(scratch, target)
@@ -82,12 +82,13 @@ def _dependencies(root: Path) -> None:
 
 
 def _install(script: str, root: Path) -> None:
-    # PYTHON is the interpreter of the tests, whose standard library the image has.
+    # The interpreter of the tests, whose standard library the image has.
+    uv = {"UV": str(Path(sys.executable).with_name("uv")), "PLATFORM": f"--python {sys.executable}"}
     subprocess.run(
         [ROOT / "deploy/image" / script, root / "opt/gpuplan"],
         check=True,
         timeout=600,
-        env={**os.environ, "PYTHON": sys.executable},
+        env={**os.environ, **uv, "PYTHON": sys.executable},
     )
 
 

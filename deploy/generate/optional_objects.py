@@ -66,6 +66,8 @@ class Rules(Monitor):
     runbook_base_url: Annotated[str, Field(pattern="^(https?://[^ ]+)?$")] = ""
     """Where you read docs/runbooks, e.g. `https://git.example.com/gpuplan/docs/runbooks`: the `runbook_url` of
     each alert begins with it. Empty: the page's path in the repository."""
+    held_plan_for: Annotated[str, Field(pattern="^[1-9][0-9]*(m|h|d)$")] = "4h"
+    """How long a plan may be paused or Manual while pods wait, before the alert GpuplanPlanHeld fires."""
 
 
 class Dashboards(Section):

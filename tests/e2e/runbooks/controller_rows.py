@@ -54,6 +54,12 @@ PODS = {
         sees={DECISIONS: "paused", "get gpp": "PAUSED"},
         mitigate=_unpause,
     ),
+    "GpuplanPlanHeld": Row(
+        labels={"node": "two", "by": "paused"},
+        inject=lambda stage: None,  # paused for GpuplanPodsBlocked
+        sees={"get gpp NODE -o yaml": "f:paused", DECISIONS: "paused"},
+        mitigate=lambda stage: stage.mitigate("GpuplanPlanHeld", "kubectl patch gpp NODE", NODE="two"),
+    ),
     "GpuplanPodsWaitLong": Row(
         labels={"resource": "nvidia.com/mig-2g.20gb"},
         inject=_cordon,

@@ -36,7 +36,7 @@ lint: .venv/.ready
 
 # Where docs/old-words.txt, and the phrases above, which no list of words can hold, are refused. The glossary and
 # CONTRIBUTING.md show old words as examples; an image of the rig has a user nobody.
-PLAIN = kube crds partitioning cli controller nodeagent sandbox tests benchmarks deploy docs examples README.md CHANGELOG.md SECURITY.md CODE_OF_CONDUCT.md ROADMAP.md .github
+PLAIN = kube crds partitioning cli controller nodeagent sandbox tests benchmarks deploy docs examples changes README.md CHANGELOG.md SECURITY.md CODE_OF_CONDUCT.md ROADMAP.md .github
 OLD_WORDS_SHOWN = docs/glossary.md,docs/old-words.txt,./tests/e2e/rig/containers/images.py,tests/e2e/rig/containers/images.py
 
 types: .venv/.ready

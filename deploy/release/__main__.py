@@ -18,6 +18,7 @@ from pathlib import Path
 from crds.definition import text as crd_text
 from deploy.generate import manifests
 from deploy.release import contents
+from deploy.release.changelog import CHANGELOG, FRAGMENTS, assembled, fragments
 from deploy.release.chart import package, released
 from deploy.release.layers import PLATFORMS, PREFIX, Builder
 from deploy.release.oci import Image, Layout
@@ -83,7 +84,8 @@ def make(version: str, repository: str, out: Path, helm: Path) -> None:
     subprocess.run([*build, "--out-dir", str(out), str(ROOT)], env=environ, check=True, timeout=600)
     (out / ".gitignore").unlink(missing_ok=True)
     (out / "gpuplan.spdx.json").write_text(contents.spdx(version, created))
-    (out / "notes.md").write_text(notes(version, index["digest"], repository))
+    said = notes(version, index["digest"], repository, CHANGELOG.read_text(), fragments(FRAGMENTS))
+    (out / "notes.md").write_text(said)
     (out / "sha256sums.txt").write_text(checksums(out))
 
 
@@ -107,11 +109,10 @@ def _check(version: str, out: Path) -> None:
         raise RefusedError(f"{out} is there: remove it, or name another folder")
 
 
-def notes(version: str, digest: str, repository: str, changelog: Path = ROOT / "CHANGELOG.md") -> str:
+def notes(version: str, digest: str, repository: str, text: str, added: list[tuple[str, str]]) -> str:
     """The changelog's part about the version (before it is released, what is unreleased), and what to install."""
-    found = re.search(
-        rf"^## (?:\[?{re.escape(version)}\]?|Unreleased)[^\n]*\n(.*?)(?=^## |\Z)", changelog.read_text(), re.S | re.M
-    )
+    part = rf"^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)"
+    found = re.search(part, text, re.S | re.M) or re.search(part, assembled(text, version, added), re.S | re.M)
     said = found.group(1).strip() if found else ""
     return f"# gpuplan {version}\n\nImage: `{repository or 'gpuplan'}@{digest}`\n\n{said}\n"
 

@@ -144,11 +144,17 @@ def test_the_list_of_contents_names_every_locked_package() -> None:
     assert {"grpcio", "libc6", "gpuplan"} <= {package["name"] for package in document["packages"]}
 
 
-def test_the_notes_are_the_changelogs_part(tmp_path: Path) -> None:
-    changelog = tmp_path / "CHANGELOG.md"
-    changelog.write_text("# Changelog\n\n## 1.1.0\n\nNew.\n\n## 1.0.0\n\nOld.\n")
-    said = notes("1.1.0", DIGEST, "registry.example.com/gpuplan", changelog)
-    assert said == f"# gpuplan 1.1.0\n\nImage: `registry.example.com/gpuplan@{DIGEST}`\n\nNew.\n"
+@pytest.mark.parametrize(
+    ("text", "added", "said"),
+    [
+        ("# Changelog\n\n## 1.1.0 - 2026-02-02\n\nNew.\n\n## 1.0.0\n\nOld.\n", [], "New."),
+        ("# Changelog\n\n## 1.0.0\n\nOld.\n", [("Fixed", "- A hole.\n")], "### Fixed\n\n- A hole."),
+        ("# Changelog\n\n## Unreleased\n\nWords.\n", [("Fixed", "- A hole.\n")], "Words.\n\n### Fixed\n\n- A hole."),
+    ],
+)
+def test_the_notes_are_the_changelogs_part(text: str, added: list[tuple[str, str]], said: str) -> None:
+    found = notes("1.1.0", DIGEST, "registry.example.com/gpuplan", text, added)
+    assert found == f"# gpuplan 1.1.0\n\nImage: `registry.example.com/gpuplan@{DIGEST}`\n\n{said}\n"
 
 
 @pytest.mark.parametrize(

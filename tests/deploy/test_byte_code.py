@@ -41,7 +41,7 @@ def test_byte_code_is_never_checked_against_its_source_and_does_not_say_where_it
 
 @pytest.mark.parametrize("linker", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\nexit 0\n"], ids=["fails", "does nothing"])
 def test_a_release_without_byte_code_is_refused(tmp_path: Path, linker: str) -> None:
-    """On the read-only file system of the image each start would compile everything anew, and say nothing."""
+    """On the read-only file system of the image each start would compile everything again, and say nothing."""
     module = source(tmp_path)
     with pytest.raises(ValueError, match=rf"no byte code was made in .*{PREFIX}/lib, by .*{PLATFORMS[HERE][1]}"):
         builder(tmp_path, linker)._compile(module.parent, tmp_path / "product")

@@ -17,11 +17,14 @@ help:  ## list the targets
 demo: $(if $(wildcard .venv/.ready),.venv/.ready,.venv/.sandbox)  ## run the main job in the sandbox, as a story
 	$(BIN)/gpuplan sandbox demo
 
-test: .venv/.ready  ## run everything that a change must pass
-	@$(MAKE) --no-print-directory -j2 static unit
+# The quick profile leaves out what takes seconds of CPU and has its like in what is left: .ci/run takes all.
+SPARED = $(if $(filter quick,$(PROFILE)),-m "not thorough")
+
+test: .venv/.ready  ## run what a change must pass; PROFILE=thorough, as in .ci/run, runs every test and draws four times as many examples
+	@$(MAKE) --no-print-directory -j2 static unit ONLY='$(SPARED)'
 
 check: .venv/.ready  ## run the inner loop: everything but slow tests and those of the stand-ins
-	@$(MAKE) --no-print-directory -j2 static unit ONLY='-m "not slow" --ignore=tests/sandbox'
+	@$(MAKE) --no-print-directory -j2 static unit ONLY='-m "not slow and not thorough" --ignore=tests/sandbox'
 
 static: lint types contracts generated docs  ## lint, types, import contracts, generated files, links of the documentation
 

@@ -77,7 +77,10 @@ def in_words(environment: dict[str, str]) -> str:
     [
         ("mps", {"mps-partitioning-example": ("nvidia0", limits(9536))}),
         ("mps-replicas", {"first": ("nvidia0", limits(20389, 25)), "second": ("nvidia0", limits(20389, 25))}),
-        ("mps-ack", {"small": ("nvidia0", limits(10 * 1024)), "large": ("nvidia0", limits(60 * 1024))}),
+        pytest.param(
+            *("mps-ack", {"small": ("nvidia0", limits(10 * 1024)), "large": ("nvidia0", limits(60 * 1024))}),
+            marks=pytest.mark.thorough,
+        ),
         (
             "mixed",
             {
@@ -138,6 +141,7 @@ def test_mixed_mig_profiles_run_on_three_kinds_of_gpu(examples: Examples) -> Non
     assert all(plan["status"]["observedGeneration"] == plan["metadata"]["generation"] for plan in plans.values())
 
 
+@pytest.mark.thorough
 def test_a_manual_plan_is_made_as_written_and_not_added_to(examples: Examples) -> None:
     pods, plans = examples.outcome("manual")
 
@@ -154,6 +158,7 @@ def test_a_manual_plan_is_made_as_written_and_not_added_to(examples: Examples) -
     assert made[1] == [("2g.20gb", 4), ("4g.40gb", 0)]
 
 
+@pytest.mark.thorough
 def test_instances_in_use_survive_and_idle_ones_make_room(examples: Examples) -> None:
     pods, plans = examples.outcome("survivors")
 

@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 PAGE = Path(__file__).parents[2] / "docs/operating.md"
 NODE = "a100"
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,9 @@ from tests.controller.planner.builders import cluster, mig, server
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 300, 25))
+@pytest.mark.parametrize(
+    "first", [0, 25, *(pytest.param(first, marks=pytest.mark.thorough) for first in range(50, 300, 25))]
+)
 def test_ordinary_pods_are_placed_as_without_the_odd_ones(first: int) -> None:
     assert [problem for seed in range(first, first + 25) for problem in run(case(seed))[0]] == []
 

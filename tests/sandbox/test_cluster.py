@@ -36,6 +36,7 @@ def cluster(said: list[str]) -> Iterator[Cluster]:
     found.stop()
 
 
+@pytest.mark.thorough
 def test_nodes_come_and_go(cluster: Cluster, said: list[str]) -> None:
     cluster.start([node("a"), node("b"), pod("p", "team")])
     assert said == ["namespace team is in none of the files and was created"]

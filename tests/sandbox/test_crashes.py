@@ -19,6 +19,7 @@ from sandbox.settle import settlement
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+param, thorough = pytest.param, pytest.mark.thorough
 
 SURVIVORS = Path(__file__).parents[2] / "examples" / "survivors"
 
@@ -64,7 +65,9 @@ def settled(cluster: Cluster) -> bool:
     return settlement(cluster.pods(), cluster.plans(), decisions).settled
 
 
-@pytest.mark.parametrize("moment", ["planned", "withdrawing", "advertising"])
+@pytest.mark.parametrize(
+    "moment", [param("planned", marks=thorough), "withdrawing", param("advertising", marks=thorough)]
+)
 def test_killed_controller_and_agent_converge_without_touching_what_is_used(cluster: Cluster, moment: str) -> None:
     manifests = load([str(SURVIVORS)])
     old = [body for body in manifests if body["kind"] != "Pod" or body["spec"].get("nodeName")]
@@ -92,6 +95,7 @@ def test_killed_controller_and_agent_converge_without_touching_what_is_used(clus
     assert running(cluster) == {"old-training", "old-inference", "new-inference"}
 
 
+@pytest.mark.thorough
 def test_a_node_deleted_in_mid_change_and_back(cluster: Cluster) -> None:
     """The same machine: what was half done there is found, and the pod that it was for runs."""
     manifests = load([str(SURVIVORS)])

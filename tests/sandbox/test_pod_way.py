@@ -12,7 +12,7 @@ from sandbox.cluster import Cluster, ClusterSettings
 from tests.builders.objects import manifest, node, pod
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 TOLERANCE = 0.05
 GANG = "scheduling.x-k8s.io/pod-group"

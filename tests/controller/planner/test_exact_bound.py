@@ -155,6 +155,7 @@ def test_a_pod_with_several_partitions_takes_no_place_that_another_needs(seed: i
     assert len(plan(snapshot).placed) == 120
 
 
+@pytest.mark.thorough
 def test_small_clusters_are_within_three_pods_and_together_within_half_a_per_cent() -> None:
     dice = random.Random(20)
     missed, gaps, bounds = [], 0, 0
@@ -193,6 +194,7 @@ def test_the_highest_level_gets_what_it_would_get_alone(case: Drawn) -> None:
     assert bound.found - sum(one.uid in uids for one in plan(snapshot).placed) <= limit(level, bound.pods)
 
 
+@pytest.mark.thorough
 def test_lower_levels_get_what_the_higher_ones_can_spare() -> None:
     dice = random.Random(20)
     missed, gaps, bounds = [], 0, 0
@@ -219,6 +221,7 @@ def test_no_level_of_a_full_cluster_is_served_worse_for_the_place_that_higher_on
     assert within_limits(snapshot, served_by_level(snapshot), exact)
 
 
+@pytest.mark.thorough
 def test_at_size_the_lowest_level_gets_what_the_higher_ones_leave() -> None:
     """It lost 8 % where levels were only placed one after the other."""
     snapshot = instance(nodes=1000, gpus=8, pods=16_000, seed=1, mix=MIXES["priorities"])

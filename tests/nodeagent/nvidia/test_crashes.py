@@ -44,6 +44,7 @@ def ending(world: NvidiaWorld) -> tuple[object, ...]:
     return (world.found(), world.label(), world.advertised(), world.daemon_replicas, world.tainted())
 
 
+@pytest.mark.thorough
 def test_a_kill_after_any_effect_ends_as_without_one(make_nvidia: MakeNvidia) -> None:
     world = make_nvidia()
     story(world)

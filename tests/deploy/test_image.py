@@ -23,8 +23,9 @@ BASE_PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("image") / "gpuplan"
     uv = {"UV": str(Path(sys.executable).with_name("uv")), "PLATFORM": f"--python {sys.executable}"}
+    environ = {**os.environ, **uv, "PYTHON": sys.executable}
     for script in ("dependencies.sh", "product.sh"):
-        run([str(ROOT / "deploy" / "image" / script), str(found)], **{**os.environ, **uv, "PYTHON": sys.executable})
+        run([str(ROOT / "deploy" / "image" / script), str(found)], 0, **environ)
     return found
 
 

@@ -20,9 +20,9 @@ from tests.docs.pages import ROOT, Command, commands
 
 ALL = tuple(dict.fromkeys(commands()))
 OTHERS = {
-    "make", "python", "python3", "pip", "git", "docker", "export", "cd",
+    "make", "python", "python3", "pip", "git", "export", "cd",
     # for one node, as its administrator
-    "nvidia-smi", "nvidia-ctk", "nvidia-modprobe",
+    "nvidia-smi", "nvidia-ctk", "nvidia-modprobe", "skopeo",
     # the shell, and behind a pipe
     "for", "do", "done", "cut", "grep", "head", "tail", "jq", "curl",
 }  # fmt: skip

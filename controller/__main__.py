@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{settings.metrics_address}:{settings.metrics_port}"
         return _unusable(f"{where} cannot be listened on: {error}: change metricsAddress or metricsPort")
     call_when_ended(controller.stop)
-    log.info("gpuplan-controller starts, against %s", api.configuration.host)
+    log.info("starting gpuplan-controller, API server %s", api.configuration.host)
     controller.run()
     log.info("gpuplan-controller ends")
     return 1 if controller.lost else 0

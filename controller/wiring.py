@@ -134,7 +134,7 @@ class Controller:
 
     @property
     def lost(self) -> bool:
-        """The Lease was lost, or the scheduler filters in another way: this process must not go on."""
+        """The Lease was lost, or the scheduler's configuration changed: this process must exit."""
         return self._lifetime.lost
 
     def run(self) -> None:

@@ -108,13 +108,13 @@ class Elector:
 
     def _lead(self) -> None:
         if not self._leading:
-            log.info("lease %s: %s leads", self._name, self.identity)
+            log.info("acquired lease %s as %s", self._name, self.identity)
             self._leading = True
             self._on_started()
 
     def _follow(self) -> None:
         if self._leading:
-            log.warning("lease %s: %s leads no more", self._name, self.identity)
+            log.warning("lost lease %s as %s", self._name, self.identity)
             self._leading = False
             self._on_stopped()
 

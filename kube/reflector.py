@@ -72,7 +72,7 @@ class Reflector(Generic[T]):
         self._thread.start()
 
     def stop(self, *, timeout_seconds: float = 2.0) -> None:
-        """End the watch; a list under way is left to run into its own time-out, unheard."""
+        """End the watch; a list in progress runs into its time-out, and its result is ignored."""
         self._quit.set()
         with self._lock:
             stream = self._stream

@@ -187,7 +187,7 @@ def _changes(
 class Pacing:
     """When the next pass is due. Watches wake the agent for most things; kubelet lists and the clock send no event.
 
-    Also for a new key of a ConfigMap a watch does; where that cannot be, the resync finds it.
+    inotify also wakes the agent for a new key of a ConfigMap; without inotify the resync finds it.
     """
 
     def __init__(self, clock: Callable[[], float], *, resync_seconds: float) -> None:

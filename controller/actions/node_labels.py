@@ -4,8 +4,8 @@ Takes Nodes and plans from the state and writes labels of Nodes, each node's in 
 resourceVersion. An enabled node gets the label gpuplan.dev/node-agent, which our DaemonSets select too; it is removed
 when the node is not enabled any more and its agent has reported that no pod holds a device. With `operatorLabels:
 manage` the operator's labels of its device plugin and mig-manager are switched off and restored with it, and an
-annotation keeps what was there. They are written once per enabling, and once per return of the operator: who changes
-them after that has the last word. While an agent reports that a partition is held open by a program that the driver
+annotation keeps what was there. They are written once when the node is enabled, and once when the operator returns:
+later edits by others are respected. While an agent reports that a partition is held open by a program that the driver
 does not list, DCGM and its exporter are off, too, and in the annotation. Must never touch a node without the
 operator's labels, nor any other label.
 """
@@ -107,7 +107,7 @@ def _monitors(labels: Labels, record: str | None, *, held_open: bool) -> Changes
 
 
 def _still_off(labels: Labels, before: Mapping[str, str | None]) -> dict[str, str | None]:
-    """What is not off any more was changed by another client since."""
+    """Another client has since changed the labels that are no longer off."""
     return {key: value for key, value in before.items() if labels.get(key) == gpu_operator.OFF}
 
 

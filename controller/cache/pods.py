@@ -32,7 +32,7 @@ class PodChange:
     came_at: float = 0.0
     """Since when it was pending."""
     unplaced: bool = False
-    """The served pod had no place after the last pass, nor have others: what was reserved for it is for them."""
+    """This pod leaves the queue while others lack a place: plan again with what it would have used."""
     everywhere: bool = False
     """Where waiting pods fit depends on pods of all nodes, so that `released` matters wherever it is."""
 

@@ -26,7 +26,7 @@ GONE_PLAN_SECONDS = 86400.0
 """How long a deleted plan is remembered: far longer than a late answer, or the pause before an empty one returns."""
 
 RESYNC_SECONDS = 300.0
-"""While a pod waits, planning is never longer ago: a net under changes that should have started a pass and did not."""
+"""The longest time between passes while a pod waits, in case a change failed to start one."""
 
 
 DEADLINES = Deadlines()

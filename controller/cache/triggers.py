@@ -47,7 +47,7 @@ def has_gpus(node: NodeView) -> bool:
 
 
 def odd_names(node: NodeView | None, options: PlannerOptions) -> frozenset[str]:
-    """Its resources that make a request right: named like partitions that they are not; equal shares, due ones too."""
+    """Resources that make an unknown-looking request valid: foreign ones named like partitions, and equal shares."""
     if node is None:
         return frozenset()
     there = frozenset(name for name in node.allocatable if name in (SHARED, ACK_MEMORY) or is_misnamed(name))

@@ -72,7 +72,7 @@ class AffinityState:
 
     @property
     def attractions(self) -> int:
-        """In how many places there is what attracts the pod: while it stays and pods only come, refusals stay, too."""
+        """Topology pairs with a matching pod: while this stays and pods are only added, earlier refusals stay valid."""
         return len(self._attracting)
 
     @property

@@ -298,6 +298,6 @@ class Advertiser:
 
 
 def _recalled(observation: Observation, config: PluginConfig) -> str:
-    """Why nothing may be advertised yet: another client that reads of the handing back may act on it."""
+    """Why nothing may be advertised yet: a client that still reads HandedBack=True may act on it."""
     recalled = observation.plan is not None and observation.plan.handed_back and config.advertised()
     return "the plan still reports the node as handed back: devices are advertised once it does not" if recalled else ""

@@ -113,7 +113,7 @@ class Pool(ABC):
     """Where a partition lies on its device matters."""
 
     def __init__(self, serves: Iterable[str], reach: Reach = Reach.NEW) -> None:
-        """`reach`: how far one must reach at least to take from this pool."""
+        """`reach`: the minimum reach that may use this pool."""
         self.serves = frozenset(serves)
         self.reach = reach
         self.devices: list[Device] = []

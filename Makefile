@@ -84,7 +84,7 @@ labelled = while IFS= read -r line; do echo "$(1) | $$line"; done
 e2e-cluster e2e-nodes: SHELL := bash
 e2e-cluster e2e-nodes: .SHELLFLAGS := -o pipefail -c
 
-e2e: e2e-programs  ## run the product on a real control plane and kubelet; K8S=1.30.14 chooses the version
+e2e: e2e-programs  ## run the product on a real control plane and kubelet; K8S=1.37 chooses the version
 	@$(MAKE) --no-print-directory -j2 e2e-cluster e2e-nodes
 
 e2e-cluster:

@@ -1,10 +1,10 @@
 """Keeps every resource registered with the kubelet, over restarts of the kubelet and of this process.
 
-The kubelet closes the newest stream of a resource when any older one ends, and never redials. So there is one stream at
-a time: serve, then register; never while a stream of ours is open or ended just now; again when the kubelet ends the
-stream or creates its socket again. GetAllocatableResources is read for as long as the registration lives, since others
-can end it too: what it does not show within a second, twice in a row, is registered again, whatever the cause. One
-thread; all state of a resource is in its `Link`.
+A kubelet up to 1.36 closes the newest stream of a resource when an older one ends, and none ever redials. So there is
+one stream at a time: serve, then register; never while a stream of ours is open or ended just now; again when the
+kubelet ends the stream or creates its socket again. GetAllocatableResources is read for as long as the registration
+lives, since others can end it too: what it does not show within a second, twice in a row, is registered again, whatever
+the cause. One thread; all state of a resource is in its `Link`.
 """
 
 import functools

@@ -16,7 +16,7 @@ from sandbox.kubelet.node_status import VERSION
 from tests.e2e.kubelet.bench import KubeletSide
 from tests.e2e.kubelet.gpu_node import GpuNode
 from tests.e2e.kubelet.held import SETTINGS, offer_all
-from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealKubeletNode, StandInNode, has_active_list, minor_of
+from tests.e2e.kubelet.nodes import TAINT, KubeletNode, RealKubeletNode, StandInNode, minor_of
 from tests.e2e.kubelet.programs import KubeletPrograms
 from tests.e2e.real_cluster import NODES, RealCluster
 from tests.e2e.rig.controlplane import Missing, Places, obtain
@@ -105,7 +105,7 @@ def bench(
         kubelet_nodes[side] = node = _node(side, cluster, request)
         node.start()
         eventually(lambda: ready(cluster, node.name), f"{node.name} is Ready")
-    made = KubeletSide(side, kubelet_nodes[side], cluster.admin, has_active_list(cluster.plane.version))
+    made = KubeletSide(side, kubelet_nodes[side], cluster.admin, cluster.plane.version)
     yield made
     made.close()
 

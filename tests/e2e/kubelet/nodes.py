@@ -27,6 +27,7 @@ TICK_SECONDS = 1.0
 TAINT = {"key": "gpuplan.test/kubelet", "effect": "NoSchedule"}
 NOWHERE = "https://127.0.0.1:9"
 FIRST_WITH_ACTIVE_LIST = 34
+FIRST_THAT_KNOWS_PLUGINS_BY_SOCKET = 37
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,12 @@ def has_active_list(version: str) -> bool:
     devices, ended or not, until another one is admitted; a force-deleted pod's containers get the pod's own grace
     period, not two seconds; and every file in the plugin directory but the checkpoint is removed at the start."""
     return minor_of(version) >= FIRST_WITH_ACTIVE_LIST
+
+
+def knows_plugins_by_socket(version: str) -> bool:
+    """From 1.37 on a resource has an endpoint for each socket: a registration ends with its own stream, not with that
+    of any older one; the end of one of two changes no device; and a socket is not taken a second time."""
+    return minor_of(version) >= FIRST_THAT_KNOWS_PLUGINS_BY_SOCKET
 
 
 class KubeletNode(Protocol):

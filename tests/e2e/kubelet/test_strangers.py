@@ -32,7 +32,9 @@ LAYOUT = mig_item(("1g.10gb", 0), ("3g.40gb", 4))
 ALL_ELSE = mig_item(("7g.80gb", 0))
 GPU = "nvidia.com/gpu"
 LISTS_CLAIMS = 34
+OBEYS_TAINT_RULES = 37
 DRA = "/apis/resource.k8s.io/v1"
+TAINT_RULES = f"{DRA}/devicetaintrules"
 CLAIMS = f"{DRA}/namespaces/default/resourceclaims"
 
 
@@ -193,6 +195,43 @@ def test_what_a_claim_holds_outlives_the_driver(node: GpuNode, driver: DraDriver
     driver.stop()
     node.wait_ready()
     assert layout(node) == [("7g.80gb", 0)]
+    slices = f"{DRA}/resourceslices"
+    eventually(
+        lambda: not apply.get(node.cluster.admin, slices)["items"],
+        "the kubelet takes back what a driver offered that is gone, so that kube-scheduler sends no pod for it",
+        SECONDS,
+    )
+
+
+def test_a_taint_of_devices_ends_pods_with_claims_and_no_others(node: GpuNode, driver: DraDriver) -> None:
+    """From 1.37 on, by default. What the pod held is free once it is gone, as after any other end."""
+    if minor_of(node.cluster.plane.version) < OBEYS_TAINT_RULES:
+        pytest.skip("this control plane has no DeviceTaintRule, as it comes")
+    admin = node.cluster.admin
+    ours = node.create_pod("ours", mig_resource("1g.10gb"))
+    node.wait_running(ours)
+    node.wait_running(claim_pod(node))
+    small = next(uuid for uuid, place in node.slices().items() if place == ("1g.10gb", 0))
+    taint = {"key": "gpuplan.test/ill", "effect": "NoExecute"}
+    rule = {"metadata": {"name": "ill"}, "spec": {"deviceSelector": {"driver": DRIVER}, "taint": taint}}
+    apply.create(admin, TAINT_RULES, {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", **rule})
+    try:
+        eventually(lambda: [pod["metadata"]["name"] for pod in pods(node)] == ["ours"], "it is evicted", SECONDS)
+    finally:
+        apply.delete(admin, f"{TAINT_RULES}/ill")
+    driver.stop()
+    node.write_plan(mig_item(("1g.10gb", 0), ("2g.20gb", 4)))
+    node.wait_ready()
+    assert layout(node) == [("1g.10gb", 0), ("2g.20gb", 4)]
+    assert small in node.slices()
+    assert [(pod["metadata"]["uid"], pod["status"]["phase"]) for pod in pods(node)] == [
+        (ours["metadata"]["uid"], "Running")
+    ]
+
+
+def pods(node: GpuNode) -> list[Raw]:
+    found: list[Raw] = apply.get(node.cluster.admin, PODS)["items"]
+    return found
 
 
 def claimed_again(node: GpuNode) -> bool:

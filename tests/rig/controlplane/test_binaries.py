@@ -140,7 +140,15 @@ def test_without_openssl(places: Places, tmp_path: Path) -> None:
 
 
 def test_a_version_that_is_not_pinned(places: Places) -> None:
-    assert f"not pinned here; there are {OLDEST}, {CURRENT}" in message(obtain("1.29.0", places))
+    for version in ("1.29.0", "1.3", "1", "1.36.3.1"):
+        assert f"kubernetes-v{version} is not pinned here; there are {OLDEST}, 1.34" in message(obtain(version, places))
+
+
+def test_a_minor_version_means_the_one_that_is_pinned(places: Places) -> None:
+    for version in pinned():
+        found = obtain(version.rpartition(".")[0], places)
+        assert isinstance(found, Binaries)
+        assert found.kubernetes == version
 
 
 def test_given_assets_are_taken_whole(places: Places, tmp_path: Path) -> None:
@@ -167,7 +175,9 @@ def test_given_assets_of_another_version_are_refused(places: Places, tmp_path: P
     folder = assets(tmp_path / "assets", *SERVERS, "etcd")
     given = Places(cache=places.cache, assets=folder, environ=places.environ)
 
-    assert "holds Kubernetes 1.36.9, and 1.30.14 was requested" in message(obtain("1.30.14", given))
+    assert isinstance(obtain("1.36", given), Binaries)
+    for version in ("1.30.14", "1.36.3", "1.37", "1.36.9.1"):
+        assert f"holds Kubernetes 1.36.9, and {version} was requested" in message(obtain(version, given))
 
 
 def test_assets_without_an_api_server(places: Places, tmp_path: Path) -> None:
@@ -176,14 +186,21 @@ def test_assets_without_an_api_server(places: Places, tmp_path: Path) -> None:
     assert f"KUBEBUILDER_ASSETS is {tmp_path}, but no kube-apiserver runs there" in message(obtain(None, given))
 
 
-@pytest.mark.parametrize("version", [CURRENT, OLDEST])
+def test_a_minor_version_is_pinned_once() -> None:
+    minors = [version.rpartition(".")[0] for version in pinned()]
+    assert len(minors) == len({*minors})
+    assert {CURRENT, OLDEST} <= {*pinned()}
+    assert pinned()[0] == OLDEST
+
+
+@pytest.mark.parametrize("version", pinned())
 def test_pins_name_one_version_of_everything(version: str) -> None:
-    assert version in pinned()
     text = (PINS / f"kubernetes-v{version}" / "go.mod").read_text()
     published = version.replace("1.", "v0.", 1)
     replaced = re.findall(r"^\t(k8s\.io/\S+) => (\S+) (\S+)$", text, re.M)
 
     assert f"require k8s.io/kubernetes v{version}" in text or f"\tk8s.io/kubernetes v{version}" in text
-    assert len(replaced) == {CURRENT: 33, OLDEST: 30}[version]
+    staged = {"1.30": 30, "1.34": 31, "1.36": 33, "1.37": 33}
+    assert len(replaced) == staged[version.rpartition(".")[0]]
     assert all(module == target and found == published for module, target, found in replaced)
     assert "./" not in text

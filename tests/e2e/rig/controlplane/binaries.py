@@ -71,7 +71,7 @@ def obtain(
     report: Report = lambda _: None,
     programs: tuple[str, ...] = SERVERS,
 ) -> Binaries | Missing:
-    """etcd and the named programs; no version means that of the given assets, else the current one."""
+    """etcd and the named programs of a version, `1.37` or `1.37.2`; none means that of the assets, else the current."""
     if shutil.which("openssl", path=dict(places.environ).get("PATH")) is None:
         return Missing("there is no openssl on PATH; it makes the certificates of the control plane")
     given: dict[str, Path] = {}
@@ -80,10 +80,10 @@ def obtain(
         there = version_of(given["kube-apiserver"]) if "kube-apiserver" in given else None
         if there is None:
             return Missing(f"KUBEBUILDER_ASSETS is {places.assets}, but no kube-apiserver runs there")
-        if version is not None and version != there:
+        if version is not None and not _means(version, there):
             return Missing(f"KUBEBUILDER_ASSETS holds Kubernetes {there}, and {version} was requested")
         version = there
-    version = version or CURRENT
+    version = next((found for found in pinned() if version and _means(version, found)), version or CURRENT)
     found = dict(given)
     for module, names in ((f"kubernetes-v{version}", programs), (f"etcd-v{ETCD}", ("etcd",))):
         lacking = tuple(name for name in names if name not in given)
@@ -116,6 +116,11 @@ def version_of(program: Path) -> str | None:
 def pinned() -> tuple[str, ...]:
     """Kubernetes versions that can be built."""
     return tuple(sorted(path.name.removeprefix("kubernetes-v") for path in PINS.glob("kubernetes-v*")))
+
+
+def _means(requested: str, version: str) -> bool:
+    """The patch version may be left out, for one of each minor version is pinned."""
+    return requested in (version, version.rpartition(".")[0])
 
 
 def _programs_in(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:

@@ -5,6 +5,7 @@ traceback. The sandbox is imported only for its own commands, since it needs pac
 """
 
 import argparse
+import io
 import os
 import sys
 
@@ -56,6 +57,8 @@ def _print_crds(_: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     given = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name in a file may have what this terminal cannot show
     try:
         root = parser(with_sandbox="sandbox" in given)
     except ModuleNotFoundError as error:

@@ -36,6 +36,8 @@ from partitioning.resources import ACK_MEMORY, WHOLE, MigRequest, MpsRequest, cl
 
 Raw = Mapping[str, Any]
 Json = dict[str, Any]
+_DIGITS = 10
+"""No node offers a number of more digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +177,8 @@ def _served_by_others(node: Raw, holders: Sequence[PodView], gpus: Sequence[Gpu]
     for pod in holders:
         held.update({name: count for name, count in pod.gpu if count})
     status = node.get("status") or {}
-    offered = {name: int(text) for name, text in (status.get("allocatable") or {}).items() if str(text).isdecimal()}
+    counts = {name: str(text) for name, text in (status.get("allocatable") or {}).items()}
+    offered = {name: int(text) for name, text in counts.items() if text.isdecimal() and len(text) < _DIGITS}
     if not held or (node["metadata"].get("labels") or {}).get(LABEL_PRODUCT, "").endswith("-SHARED"):
         return {}
     whole = held[WHOLE]

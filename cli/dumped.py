@@ -10,6 +10,7 @@ from typing import Any
 from controller.api.reading import epoch_seconds
 
 Raw = Mapping[str, Any]
+LONGEST_LABEL = 63
 _WITH_SPEC = ("Pod", "GPUPartitionPlan", "PersistentVolumeClaim", "PersistentVolume")
 
 
@@ -24,8 +25,11 @@ def problems_of(body: Raw) -> list[str]:
 def _fields(body: Raw, metadata: Raw) -> Iterable[str]:
     kind = body.get("kind")
     for field in ("labels", "annotations"):
-        if not isinstance(metadata.get(field) or {}, Mapping):
-            yield f"metadata.{field}: must be a mapping of texts"
+        values = metadata.get(field) or {}
+        if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
+            yield f"metadata.{field}: must be a mapping of texts: quote the values"
+        elif field == "labels" and any(len(value) > LONGEST_LABEL for value in values.values()):
+            yield f"metadata.labels: a value has more than {LONGEST_LABEL} characters"
     for field in ("spec", "status"):
         value = body.get(field)
         if field == "spec" and kind in _WITH_SPEC and not isinstance(value, Mapping):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 _BINARY = {name: 1024**power for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
 _DECIMAL = {name: 3 * power for power, name in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)}
 _FORM = re.compile(
-    r"([+-]?)(?=\.?[0-9])0*([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,18})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))"
+    r"(?=.)([+-]?)(0*)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,18})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))"
 )
 _NANO = -9
 """Exponent of the smallest amount that is kept; what is smaller is rounded up to it."""
@@ -39,7 +39,7 @@ class Quantity:
 
     def __add__(self, more: "Quantity") -> "Quantity":
         if self.narrow and more.narrow and not (self.unscaled and more.unscaled):
-            return self if self.unscaled else more
+            return more if more.unscaled else self
         exponent = min(self.exponent, more.exponent)
         mine, its = self._at(exponent), more._at(exponent)
         narrow = self.narrow and more.narrow and all(_fits(number) for number in (mine, its, mine + its))
@@ -71,7 +71,10 @@ class Quantity:
         shift, unscaled = self.exponent - exponent, self.unscaled
         if shift >= 0:
             found = self._at(exponent)
-            return _wrapped(found) if not self.narrow or _fits(found) or shift in _UNCHECKED else 0
+            if not self.narrow:
+                # Go takes the power as an int64, and what does not fit becomes its lowest one.
+                return _wrapped(_wrapped(unscaled) * (_ten_to(shift) if shift <= _DIGITS else -_LARGEST - 1))
+            return _wrapped(found) if _fits(found) or shift in _UNCHECKED else 0
         divisor = _ten_to(-shift)
         if self.narrow:
             magnitude = -(-abs(unscaled) // divisor)
@@ -87,8 +90,8 @@ def parse_quantity(text: str | int | float) -> Quantity:
     """Numbers of YAML count as their own text."""
     form = None if isinstance(text, bool) else _FORM.fullmatch(str(text))
     if form is None:
-        raise QuantityError(f"{str(text)[:80]!r} is not a quantity such as 2, 500m or 1.5Gi")
-    sign, whole, fraction, power, suffix = form.groups()
+        raise _refused(text)
+    sign, zeros, whole, fraction, power, suffix = form.groups()
     whole, fraction = whole or "0", fraction or ""
     exponent = (int(power) + 2**31) % 2**32 - 2**31 if power else _DECIMAL.get(suffix, 0)
     places = len(whole) + len(fraction)
@@ -98,8 +101,14 @@ def parse_quantity(text: str | int | float) -> Quantity:
         narrow = not fraction and places + int(tens * 3 / 10) <= 14
     else:
         narrow = places <= _DIGITS and exponent - len(fraction) >= _NANO
+    if not (narrow or zeros or form[3] or fraction):
+        raise _refused(text)  # Go takes the lack of digits for 0, but not where it makes a big number of them.
     number = _read(whole, fraction, exponent, _BINARY.get(suffix or "", 0), narrow)
     return Quantity(-number.unscaled, number.exponent, narrow) if sign == "-" else number
+
+
+def _refused(text: object) -> QuantityError:
+    return QuantityError(f"{str(text)[:80]!r} is not a quantity such as 2, 500m or 1.5Gi")
 
 
 def _read(whole: str, fraction: str, exponent: int, factor: int, narrow: bool) -> Quantity:

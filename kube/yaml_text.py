@@ -7,6 +7,7 @@ product loads YAML.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +60,12 @@ def _decoded(text: str) -> list[Any] | None:
     """JSON documents, one after the other; None where it is YAML, which is read a hundred times slower."""
     if not text.lstrip().startswith("{"):
         return None
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_unique,
+        parse_int=lambda number: _limited(int(number)),
+        parse_float=lambda number: _limited(float(number)),
+        parse_constant=lambda number: _limited(float(number)),
+    )
     position, found = len(text) - len(text.lstrip()), []
     try:
         while position < len(text):
@@ -69,6 +75,21 @@ def _decoded(text: str) -> list[Any] | None:
     except json.JSONDecodeError:
         return None
     return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        raise ValueError(f"{twice} is there twice in one mapping")
+    return found
+
+
+def _limited(number: Any) -> Any:
+    """What other programs can hold, and Python can print."""
+    if (isinstance(number, int) and number.bit_length() > MAX_BITS) or not math.isfinite(number):
+        raise ValueError(f"a number beyond {MAX_BITS} bits")
+    return number
 
 
 def _deep(level: list[Any]) -> bool:
@@ -144,20 +165,23 @@ class _Loader(yaml.CSafeLoader):
                 key.tag = _TAG + "str"
         return super().construct_mapping(node, deep=deep)
 
-    def construct_number(self, node: yaml.ScalarNode) -> int:
-        """Hexadecimal digits are not limited by Python, and a number made of them could not be printed."""
-        number = int(self.construct_yaml_int(node))
-        if number.bit_length() > MAX_BITS:
-            raise yaml.constructor.ConstructorError(None, None, f"a number beyond {MAX_BITS} bits", node.start_mark)
-        return number
+    def construct_number(self, node: yaml.ScalarNode) -> Any:
+        """What YAML 1.1 counts by sixty, such as 12:30, is a text, as in Kubernetes."""
+        if ":" in node.value:
+            return node.value
+        whole = node.tag == _TAG + "int"
+        try:
+            return _limited(self.construct_yaml_int(node) if whole else self.construct_yaml_float(node))
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
 
 
 _TAG = "tag:yaml.org,2002:"
-_JSON = ("null", "bool", "float", "str", "seq", "map")
+_JSON = ("null", "bool", "str", "seq", "map")
 _Loader.yaml_constructors = {
     None: _Loader.construct_undefined,
     **{_TAG + name: yaml.CSafeLoader.yaml_constructors[_TAG + name] for name in _JSON},
-    _TAG + "int": _Loader.construct_number,
+    **{_TAG + name: _Loader.construct_number for name in ("int", "float")},
 }
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_TAG + "timestamp", _TAG + "value")]

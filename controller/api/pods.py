@@ -47,7 +47,7 @@ def _pod(raw: Raw) -> PodView:
         nominated_node=status.get("nominatedNodeName") or "",
         nomination_ours=_nomination_ours(metadata),
         phase=status.get("phase") or "Pending",
-        priority=spec.get("priority") or 0,
+        priority=int(spec.get("priority") or 0),
         created=epoch_seconds(metadata.get("creationTimestamp")),
         pending_since=0 if node else _pending_since(metadata),
         requests=requests,

@@ -41,7 +41,7 @@ def readable(kind: str, raw: Raw, read: Callable[[Raw], View]) -> View | Unreada
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return Unreadable(kind=kind, name=_title(raw), reason=f"{where}: {first['msg'].removeprefix('Value error, ')}")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         what = f"field {error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
         return Unreadable(kind=kind, name=_title(raw), reason=f"{what} ({type(error).__name__})")
 

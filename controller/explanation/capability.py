@@ -5,12 +5,13 @@ Takes models and resource names, returns counts of partitions. Never looks at wh
 
 from collections import Counter
 from collections.abc import Collection, Container, Hashable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import TypeAlias
 
 from controller.model.demand import Wants, kind_of
-from controller.planner.inventory.stock import Cut, NodeStock, slice_mib
+from controller.planner.board.devices import Device
+from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock, slice_mib
 from controller.planner.inventory.supply import desired_counts
 from partitioning.models import GpuModel
 from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, shareable_mib, slice_of_gb
@@ -74,13 +75,18 @@ def could_hold(stock: NodeStock, wants: Wants, *, allowed: bool = True) -> bool:
     return enough and _together(tuple((model, None) for model in models), wants)
 
 
+def _kept(gpu: GpuStock) -> Counter[str]:
+    """What it has and will have, as it is."""
+    return desired_counts(gpu.view.desired) | Counter(part.resource for part in gpu.view.partitions)
+
+
 def could_give(stock: NodeStock, wants: Wants, changeable: Container[int]) -> bool:
     """The same where only GPUs at these positions are cut, as they may be, and the others keep what they will have."""
     left = Counter(dict(wants))
     gpus: list[_Empty] = []
     for position, gpu in enumerate(stock.gpus):
         if position not in changeable:
-            left -= desired_counts(gpu.view.desired) | Counter(part.resource for part in gpu.view.partitions)
+            left -= _kept(gpu)
         elif gpu.model is not None:
             gpus.append((gpu.model, gpu.cut))
     rest = tuple(sorted(left.items()))
@@ -88,6 +94,44 @@ def could_give(stock: NodeStock, wants: Wants, changeable: Container[int]) -> bo
         sum(most_on_empty(model, name) for model, cut in gpus if _serves(cut, name)) >= count for name, count in rest
     )
     return enough and _together(tuple(gpus), rest)
+
+
+class Prospects:
+    """What nodes could give once pods have released it. Made once per pass, after the last request was placed.
+
+    Pods may request thousands of different things, so each is asked of one node of those that could give the same.
+    """
+
+    def __init__(self, stocks: Sequence[NodeStock], devices: Sequence[Sequence[Device]]) -> None:
+        self._stocks, self._devices = stocks, devices
+        self._known: dict[tuple[int, Wants, Collection[Ineligible]], bool] = {}
+
+    def would_serve(self, node: int, wants: Wants) -> bool:
+        """If no pod held a device there: with partitions that exist, or with GPUs that may be changed."""
+        there = Counter(part.resource for gpu in self._stocks[node].gpus for part in gpu.view.partitions)
+        return all(there[name] >= amount for name, amount in wants) or self.could_give(node, wants)
+
+    def could_give(self, node: int, wants: Wants, then: Collection[Ineligible] = ()) -> bool:
+        """With GPUs that may be changed, or may be once this has ended: more of them than what others have in use."""
+        key = (self._alike[node], wants, then)
+        found = self._known.get(key)
+        if found is None:
+            names, devices = {name for name, _ in wants}, self._devices[node]
+            changeable = {device.gpu for device in devices if device.gpu >= 0 and names & device.pool.serves}
+            changeable |= {number for number, gpu in enumerate(self._stocks[node].gpus) if gpu.ineligible in then}
+            found = self._known[key] = bool(changeable) and could_give(self._stocks[node], wants, changeable)
+        return found
+
+    @cached_property
+    def _alike(self) -> list[int]:
+        """Per node the first one that could give the same."""
+        first: dict[Hashable, int] = {}
+        found = []
+        for number, (stock, devices) in enumerate(zip(self._stocks, self._devices, strict=True)):
+            pools = frozenset((device.gpu, device.pool.serves) for device in devices)
+            gpus = tuple((gpu.model, gpu.cut, gpu.ineligible, frozenset(_kept(gpu).items())) for gpu in stock.gpus)
+            found.append(first.setdefault((pools, gpus), number))
+        return found
 
 
 @lru_cache(maxsize=4096)

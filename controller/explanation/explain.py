@@ -7,14 +7,14 @@ those count; nodes of the other kind are a hint in the details. Never changes th
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
 from controller.explanation.blockers import Candidate, blocking
-from controller.explanation.capability import alike, could_give, could_hold
+from controller.explanation.capability import Prospects, alike, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
 from controller.explanation.drained_gpus import causes_of_drains, drain_of, to_owner
 from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, kept_off_by_others
@@ -30,6 +30,7 @@ from controller.model.results import Unplaced
 from controller.model.views import NodeView, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.nodes import NodeCapacity
+from controller.planner.effort import Effort
 from controller.planner.inventory.stock import Ineligible
 from controller.planner.search import Finished
 from controller.simulator import Misfit
@@ -46,6 +47,13 @@ _NOT_FOR_ROOM = frozenset(
     }
 )
 """For these no pod of a gang would be placed, whatever its size: to wait for room does not help."""
+LOOKS = 200_000
+"""Nodes that one pass looks at to tell pods with different requests why they wait: some seconds."""
+UNEXPLAINED = Answer(
+    UnplacedReason.NO_CAPACITY,
+    "No GPU has a place for it now, and this pass had no work left to find out why: too many pods wait that request "
+    "different things. Wait, or delete pods that can never run.",
+)
 _ADMINISTRATORS = (UnplacedReason.BLOCKED, UnplacedReason.MIG_MODE_DISABLED)
 
 
@@ -72,11 +80,14 @@ class _Able(NamedTuple):
 
 def why_unplaced(finished: Finished) -> tuple[Unplaced, ...]:
     """All pending pods that request partitions and have no place, those that no planning could help first."""
-    explainer = _Explainer(finished)
+    waiting = [one for one in finished.tried if not one.placed]
+    effort = Effort(LOOKS)
+    effort.begin(Counter(one.pod.namespace for one in waiting))
+    explainer = _Explainer(finished, effort)
     return (
         *finished.demands.refused,
         *(_unplaced(one.pod, about_incomplete(one)) for one in finished.gangs.incomplete),
-        *(_unplaced(one.pod, explainer.explain(one)) for one in finished.tried if not one.placed),
+        *(_unplaced(one.pod, explainer.explain(one)) for one in waiting),
     )
 
 
@@ -87,7 +98,8 @@ def _unplaced(pod: PodView, answer: Answer) -> Unplaced:
 class _Explainer:
     """Made once per pass, after the last request was placed."""
 
-    def __init__(self, finished: Finished) -> None:
+    def __init__(self, finished: Finished, effort: Effort) -> None:
+        self._effort = effort
         self._gangs = finished.gangs
         self._stocks = finished.stocks
         self._board = finished.board
@@ -96,6 +108,7 @@ class _Explainer:
         self._drains = finished.drains.found
         self._able: dict[Wants, _Able] = {}
         self._no_gpu: dict[Wants, Answer] = {}
+        self._prospects = Prospects(finished.stocks, finished.board.devices)
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
         self._answers: dict[Hashable, Answer] = {}
         """Thousands of pods wait for the same reason, and to find it takes a look at every node."""
@@ -105,6 +118,11 @@ class _Explainer:
         return alike(self._stocks)
 
     def explain(self, assignment: Assignment) -> Answer:
+        found = self._explained(assignment)
+        self._effort.done(assignment.pod.namespace)
+        return found
+
+    def _explained(self, assignment: Assignment) -> Answer:
         broken = about_broken(assignment.pod, self._gangs)
         if broken is not None:
             own = self._alone(assignment)
@@ -147,6 +165,8 @@ class _Explainer:
                 return refused
             nodes = [node for node in large if refusals[node][""]]
         outlook = self._outlook(assignment, nodes)
+        if outlook is None:
+            return UNEXPLAINED
         for node, answer in outlook.in_flight:
             if self._board.fits(assignment, node):
                 return answer
@@ -189,17 +209,18 @@ class _Explainer:
     def _misfit(self, pod: PodView, node: NodeView) -> Misfit | None:
         return self._groups.why_not(pod, node)
 
-    def _outlook(self, assignment: Assignment, nodes: Sequence[int]) -> _Outlook:
-        """Of nodes whose GPUs could hold it, and that the scheduler allows."""
+    def _outlook(self, assignment: Assignment, nodes: Sequence[int]) -> _Outlook | None:
+        """Of nodes whose GPUs could hold it, and that the scheduler allows; None where no work is left for it."""
         key = (assignment.wants, tuple(nodes))
         found = self._outlooks.get(key)
-        if found is None:
+        if found is None and self._effort.may(assignment.pod.namespace):
+            self._effort.spend(assignment.pod, len(nodes))
             wants = assignment.wants
             with_partitions = [
                 node
                 for node in nodes
                 if self._board.has_partitions(assignment, node)
-                and (not self._board.nodes[node].lacks(assignment.demand) or self._would_serve(node, wants))
+                and (not self._board.nodes[node].lacks(assignment.demand) or self._prospects.would_serve(node, wants))
             ]
             with_partitions.sort(key=lambda node: -self._board.nodes[node].free.cpu_milli)
             causes = [cause for node in nodes for cause in causes_of(self._stocks[node], node, wants)]
@@ -240,7 +261,7 @@ class _Explainer:
 
     def _about_gpus(self, assignment: Assignment, nodes: Sequence[int], causes: Sequence[Cause]) -> Answer:
         wants = assignment.wants
-        hopeful = {node for node in nodes if self._could_give(node, wants, WAIT_FOR_RELEASE)}
+        hopeful = {node for node in nodes if self._prospects.could_give(node, wants, WAIT_FOR_RELEASE)}
         lasting = [one for one in causes if one.node in hopeful or one.ineligible not in WAIT_FOR_RELEASE]
         if any(name == WHOLE for name, _ in wants):
             if len(wants) > 1 and not hopeful:
@@ -250,7 +271,7 @@ class _Explainer:
         candidates = [
             Candidate(stock=self._stocks[node], gpu=self._stocks[node].gpus[device.gpu], device=device)
             for node in nodes
-            if self._could_give(node, wants)
+            if self._prospects.could_give(node, wants)
             for device in self._board.devices[node]
             if device.gpu >= 0 and hardest in device.pool.serves and not device.drained
         ]
@@ -258,19 +279,6 @@ class _Explainer:
             return nearest(lasting)
         found = blocking(candidates, hardest) or _full(len(candidates))
         return found._replace(detail=f"{found.detail} {also(causes)}".strip())
-
-    def _would_serve(self, node: int, wants: Wants) -> bool:
-        """If no pod held a device there: with partitions that exist, or with GPUs that may be changed."""
-        there = Counter(part.resource for gpu in self._stocks[node].gpus for part in gpu.view.partitions)
-        return all(there[name] >= amount for name, amount in wants) or self._could_give(node, wants)
-
-    def _could_give(self, node: int, wants: Wants, then: Collection[Ineligible] = ()) -> bool:
-        """With GPUs that may be changed, or may be once this has ended: more of them than what others have in use."""
-        names = {name for name, _ in wants}
-        devices = self._board.devices[node]
-        changeable = {device.gpu for device in devices if device.gpu >= 0 and names & device.pool.serves}
-        changeable |= {number for number, gpu in enumerate(self._stocks[node].gpus) if gpu.ineligible in then}
-        return bool(changeable) and could_give(self._stocks[node], wants, changeable)
 
 
 def _uncordoned(node: NodeView) -> NodeView:

@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,15 @@ def test_files_that_were_put_together_without_a_line_between(
         ({"metadata": {"uid": "u"}}, "metadata.name: is missing: every object has one"),
         ({"metadata": None}, "metadata: None is not of type 'object'"),
         ({"metadata": {"uid": "u", "name": "p", "labels": ["a"]}}, "metadata.labels: must be a mapping of texts"),
+        ({"metadata": {"uid": "u", "name": "p", "annotations": {"a": 1}}}, "metadata.annotations: must be a mapping"),
+        (
+            {"metadata": {"uid": "u", "name": "p", "labels": {"nvidia.com/gpu.count": 2}}},
+            "metadata.labels: must be a mapping of texts: quote the values",
+        ),
+        (
+            {"metadata": {"uid": "u", "name": "p", "labels": {"nvidia.com/gpu.count": "9" * 5000}}},
+            "metadata.labels: a value has more than 63 characters",
+        ),
         (
             {"metadata": {"uid": "u", "name": "p", "creationTimestamp": "yesterday"}},
             "metadata.creationTimestamp: 'yesterday' is not a time such as",
@@ -109,3 +120,38 @@ def test_a_broken_object_is_named_with_field_and_remedy(
     lines = refusal(capsys, dump(tmp_path, node(), {**pod("one"), **change}))
 
     assert lines[0].startswith(f"gpuplan: {tmp_path}/dump.yaml: document 0.items[1]: {problem}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"containers": [], "priority": "high"}},
+        {"spec": {"containers": [], "priority": [1]}},
+    ],
+)
+def test_a_value_that_no_pod_has_costs_that_pod_alone(
+    change: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = planned(capsys, dump(tmp_path, node(), pod("one"), {**pod("odd"), **change}))
+
+    assert places(found) == {"one": "n1"}
+    assert [one["name"] for one in found["leftOut"]] == ["default/odd"]
+
+
+def test_an_amount_of_thousands_of_digits_is_none_that_a_node_offers(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    raw = node(allocatable={"example.com/odd": "9" * 5000})
+    holder = pod("held", requests={"nvidia.com/gpu": 1}, node="n1", phase="Running")
+
+    assert planned(capsys, dump(tmp_path, raw, holder, pod("one")))["leftOut"] == []
+
+
+def test_a_name_that_no_terminal_can_show_is_printed_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps(listed(node(), pod("\ud800"))))
+    command = [sys.executable, "-m", "cli", "plan", "-f", str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\ud800" in done.stdout

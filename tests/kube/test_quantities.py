@@ -33,7 +33,8 @@ def test_value_and_milli_value_are_those_of_go(row: dict[str, list[str] | int]) 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "1 Gi", "1GiB", "1.2.3", "--1", "1ki", ".", "0x10", True, "nan", "1e", "1 ", "1_0", "١", "1e1.0"]
+    "text",
+    ["", "x", "1 Gi", "1GiB", "1.2.3", "--1", "1ki", ".Ei", "0x10", True, "nan", "1e", "1 ", "1_0", "١", "1e1.0"],
 )
 def test_what_is_no_quantity_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(QuantityError, match="is not a quantity such as"):

@@ -37,6 +37,13 @@ REFUSED = {
     "tagged bool": ("!!bool x", "is not valid YAML"),
     "tagged int": ('!!int ""', "is not valid YAML"),
     "tagged float": ("!!float x", "is not valid YAML"),
+    "same key in JSON": ('{"a": {"b": 1, "c": 2, "b": 3}}', "b is there twice"),
+    "digits that JSON could hold": ('{"a": ' + "7" * 4000 + "}", "beyond 64 bits"),
+    "infinite": ("a: .inf", "beyond 64 bits.*line 1"),
+    "no number": ("a: .nan", "beyond 64 bits"),
+    "infinite in JSON": ('{"a": Infinity}', "beyond 64 bits"),
+    "no number in JSON": ('{"a": NaN}', "beyond 64 bits"),
+    "too large for JSON": ('{"a": -1e999}', "beyond 64 bits"),
     "control": ("a: \x07", "is not valid YAML"),
 }
 
@@ -57,6 +64,7 @@ READ = {
     "{1: x, true: y, on: z}": {"1": "x", "true": "y", "on": "z"},
     "a: &a {x: 1}\nb: {<<: *a, y: 2}": {"a": {"x": 1}, "b": {"x": 1, "y": 2}},
     "a: 0x10": {"a": 16},
+    "a: 12:30\nb: 1:30.5": {"a": "12:30", "b": "1:30.5"},
     '{"a": [1, {"b": null}]}': {"a": [1, {"b": None}]},
 }
 

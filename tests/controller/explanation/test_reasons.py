@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.explanation import explain
 from controller.explanation.phrases import counted
 from controller.model.reasons import UnplacedReason
 from controller.model.scheduling import Requirement
@@ -284,6 +285,18 @@ def test_a_silent_agent_comes_before_nodes_of_the_other_kind() -> None:
 
     assert reason is UnplacedReason.AWAITING_AGENT
     assert message.startswith("The node agent on node h1 has stopped responding.")
+
+
+def test_pods_that_request_thousands_of_things_leave_others_their_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "LOOKS", 40)
+    servers = [server(f"node-{number}", mps(used_gb=[30]), partitioning="mps") for number in range(4)]
+    held = [holder(f"node-{number}", "30gb", name=f"on-{number}") for number in range(4)]
+    crowd = [pod(f"odd-{gb}", f"{gb}gb", namespace="crowd") for gb in range(13, 38)]
+    result = plan(cluster(*servers, pods=held, pending=[*crowd, pod("ours", "12gb", created=9)]))
+
+    found = {one.key[1]: one.message for one in result.unplaced}
+    assert "all 4 suitable GPUs are in use" in found["ours"]
+    assert 0 < sum(message == explain.UNEXPLAINED.message for message in found.values()) < len(crowd)
 
 
 def paused(name: str, gpu: GpuView) -> tuple[NodeView, PlanView]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
+from controller.api.pod_groups import read_pod_group
 from controller.api.reading import Unreadable
 from controller.api.storage import (
     OF_PODS_OWN,
@@ -34,6 +35,7 @@ CONTEXT_KINDS = (
     "Service",
     *OF_PODS_OWN,
     "DeviceClass",
+    "PodGroup",
 )
 
 
@@ -50,6 +52,13 @@ def context_of(by_kind: Mapping[str, Sequence[Raw]]) -> SchedulingContext:
         storage_classes=_by_name(_known(by_kind["StorageClass"], read_storage_class)),
         services=_known(by_kind["Service"], read_service),
         workloads=workloads or None,
+        pod_groups={
+            (group, *key): least
+            for group in {_api_group(raw) for raw in by_kind["PodGroup"]}
+            for key, least in (
+                _known([raw for raw in by_kind["PodGroup"] if _api_group(raw) == group], read_pod_group) or {}
+            ).items()
+        },
         dra_resources=frozenset(chain.from_iterable(resources)),
     )
 
@@ -64,6 +73,10 @@ def _known(objects: Sequence[Raw], read: Callable[[Raw], Value | Unreadable]) ->
         if not isinstance(value, Unreadable):
             found[raw["metadata"].get("namespace") or "default", raw["metadata"]["name"]] = value
     return found
+
+
+def _api_group(raw: Raw) -> str:
+    return str(raw.get("apiVersion")).partition("/")[0]
 
 
 def _by_name(found: Mapping[Key, Value] | None) -> dict[str, Value] | None:

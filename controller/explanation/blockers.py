@@ -210,3 +210,9 @@ def _fewest_holders(one: Candidate) -> tuple[int, str, int]:
 def _spelled(part: PartitionView) -> str:
     what = f"{short_resource(part.profile)} at {part.start}" if part.profile else part.resource.rpartition("/")[2]
     return f"{what} ({part.pod or UNNAMED_POD})"
+
+
+def taken_by_others(gpus: int) -> Answer:
+    which = {1: "The only suitable GPU is", 2: "Both suitable GPUs are"}.get(gpus, f"All {gpus} suitable GPUs are")
+    message = f"{which} taken by pods ahead in the queue. Wait, or add a GPU node."
+    return Answer(UnplacedReason.NO_CAPACITY, message)

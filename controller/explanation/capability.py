@@ -6,7 +6,7 @@ Takes models and resource names, returns counts of partitions. Never looks at wh
 from collections import Counter
 from collections.abc import Collection, Container, Hashable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import accumulate, chain, islice, repeat
 from typing import TypeAlias
 
 from controller.model.demand import Wants, kind_of
@@ -24,6 +24,7 @@ _Counts: TypeAlias = tuple[int, ...]
 """Partitions per resource, in the order in which a pod's are sorted."""
 _MOST_KINDS, _MOST_LOADS, _MOST_WORK = 6, 100, 2_000
 """Of resources in one request, of ways to fill a GPU with them, and of ways that are compared: some milliseconds."""
+_ROUNDING = 1e-6
 
 
 @lru_cache(maxsize=4096)
@@ -94,6 +95,22 @@ def could_give(stock: NodeStock, wants: Wants, changeable: Container[int]) -> bo
         sum(most_on_empty(model, name) for model, cut in gpus if _serves(cut, name)) >= count for name, count in rest
     )
     return enough and _together(tuple(gpus), rest)
+
+
+def most_together(stocks: Sequence[NodeStock], wants: Sequence[Wants]) -> int:
+    """How many of these requests, if any, the GPUs of the nodes could serve at once, empty; it may be fewer."""
+    models = [tuple(gpu_models(stock)) for stock in stocks]
+    gpus = sum(map(_most, stocks, models, repeat(WHOLE)))
+    kinds = set(chain.from_iterable(models))
+    room = {
+        name: sum(map(_most, stocks, models, repeat(name))) for name in {name for want in wants for name, _ in want}
+    }
+    shares = {name: min((_share(model, name) for model in kinds), default=1.0) for name in room}
+    loads: list[tuple[list[float], float]] = [
+        (sorted(dict(want).get(name, 0) for want in wants), float(amount)) for name, amount in room.items()
+    ]
+    loads.append((sorted(sum(shares[name] * count for name, count in want) for want in wants), gpus + _ROUNDING))
+    return min(len([total for total in accumulate(load) if total <= amount]) for load, amount in loads)
 
 
 class Prospects:

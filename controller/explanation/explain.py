@@ -8,17 +8,17 @@ those count; nodes of the other kind are a hint in the details. Never changes th
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from controller.explanation.blockers import Candidate, blocking
+from controller.explanation.blockers import Candidate, blocking, taken_by_others
 from controller.explanation.capability import Prospects, alike, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
 from controller.explanation.drained_gpus import causes_of_drains, drain_of, to_owner
-from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, kept_off_by_others
-from controller.explanation.gangs import about_broken, about_incomplete
+from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, kept_off_by_others, uncordoned
+from controller.explanation.gangs import about_broken, about_incomplete, about_too_large
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
 from controller.explanation.remedies import WAIT_FOR_RELEASE, also, in_flight, nearest
@@ -32,9 +32,9 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.nodes import NodeCapacity
 from controller.planner.effort import Effort
 from controller.planner.inventory.stock import Ineligible
+from controller.planner.placement.gangs import GangKey, key_of
 from controller.planner.search import Finished
 from controller.simulator import Misfit
-from controller.simulator.filters import UNSCHEDULABLE_TAINT
 from partitioning.resources import WHOLE
 
 _NOT_FOR_ROOM = frozenset(
@@ -80,14 +80,11 @@ class _Able(NamedTuple):
 
 def why_unplaced(finished: Finished) -> tuple[Unplaced, ...]:
     """All pending pods that request partitions and have no place, those that no planning could help first."""
-    waiting = [one for one in finished.tried if not one.placed]
-    effort = Effort(LOOKS)
-    effort.begin(Counter(one.pod.namespace for one in waiting))
-    explainer = _Explainer(finished, effort)
+    explainer = _Explainer(finished)
     return (
         *finished.demands.refused,
         *(_unplaced(one.pod, about_incomplete(one)) for one in finished.gangs.incomplete),
-        *(_unplaced(one.pod, explainer.explain(one)) for one in waiting),
+        *(_unplaced(one.pod, explainer.explain(one)) for one in explainer.waiting),
     )
 
 
@@ -98,8 +95,10 @@ def _unplaced(pod: PodView, answer: Answer) -> Unplaced:
 class _Explainer:
     """Made once per pass, after the last request was placed."""
 
-    def __init__(self, finished: Finished, effort: Effort) -> None:
-        self._effort = effort
+    def __init__(self, finished: Finished) -> None:
+        self.waiting = [one for one in finished.tried if not one.placed]
+        self._effort = Effort(LOOKS)
+        self._effort.begin(Counter(one.pod.namespace for one in self.waiting))
         self._gangs = finished.gangs
         self._stocks = finished.stocks
         self._board = finished.board
@@ -110,6 +109,7 @@ class _Explainer:
         self._no_gpu: dict[Wants, Answer] = {}
         self._prospects = Prospects(finished.stocks, finished.board.devices)
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
+        self._large_gangs: dict[GangKey | None, Answer | None] = {}
         self._answers: dict[Hashable, Answer] = {}
         """Thousands of pods wait for the same reason, and to find it takes a look at every node."""
 
@@ -126,11 +126,22 @@ class _Explainer:
         broken = about_broken(assignment.pod, self._gangs)
         if broken is not None:
             own = self._alone(assignment)
-            return own if own.reason in _NOT_FOR_ROOM else broken
+            return own if own.reason in _NOT_FOR_ROOM else self._too_large(assignment.pod) or broken
         drain = drain_of(self._drains, assignment)
         if drain is not None:
             return self._with_hint(assignment, to_owner(drain, self._board))
         return self._alone(assignment)
+
+    def _too_large(self, pod: PodView) -> Answer | None:
+        """Of a gang that would not fit if nothing else were there."""
+        gang = key_of(pod)
+        if gang not in self._large_gangs:
+            members = [one for one in self.waiting if key_of(one.pod) == gang]
+            able = [self._able_nodes(wants) for wants in {one.wants for one in members}]
+            nodes = {node for found in able for node in (*found.nodes, *(cause.node for cause in found.others))}
+            stocks = [self._stocks[node] for node in sorted(nodes)]
+            self._large_gangs[gang] = about_too_large([one.demand for one in members], self._gangs, stocks)
+        return self._large_gangs[gang]
 
     def _alone(self, assignment: Assignment) -> Answer:
         """As of a pod in no gang."""
@@ -202,7 +213,7 @@ class _Explainer:
             if (node := self._stocks[number].node).unschedulable
             and self._stocks[number].is_large_enough(assignment.needs)
             and not causes_of(self._stocks[number], number, assignment.wants)
-            and self._misfit(assignment.pod, _uncordoned(node)) is None
+            and self._misfit(assignment.pod, uncordoned(node)) is None
         ]
         return cordoned(names) if names else None
 
@@ -277,17 +288,5 @@ class _Explainer:
         ]
         if not candidates:
             return nearest(lasting)
-        found = blocking(candidates, hardest) or _full(len(candidates))
+        found = blocking(candidates, hardest) or taken_by_others(len(candidates))
         return found._replace(detail=f"{found.detail} {also(causes)}".strip())
-
-
-def _uncordoned(node: NodeView) -> NodeView:
-    return replace(
-        node, unschedulable=False, taints=tuple(taint for taint in node.taints if taint.key != UNSCHEDULABLE_TAINT.key)
-    )
-
-
-def _full(gpus: int) -> Answer:
-    which = {1: "The only suitable GPU is", 2: "Both suitable GPUs are"}.get(gpus, f"All {gpus} suitable GPUs are")
-    message = f"{which} taken by pods ahead in the queue. Wait, or add a GPU node."
-    return Answer(UnplacedReason.NO_CAPACITY, message)

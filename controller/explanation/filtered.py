@@ -6,6 +6,7 @@ themselves answer in kube-scheduler's words (`controller.simulator`); what they 
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from controller.explanation.phrases import Answer, counted, joined, listed
@@ -15,6 +16,7 @@ from controller.model.views import NodeView, PodView
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
 from controller.planner.placement.constrained import NOT_EXAMINED
 from controller.simulator import TOO_MUCH, VOLUME_FILTERS, Misfit, untolerated
+from controller.simulator.filters import UNSCHEDULABLE_TAINT
 
 NO_WORK_LEFT = Answer(
     UnplacedReason.NO_CAPACITY,
@@ -107,3 +109,9 @@ def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
 
 def _spelled(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def uncordoned(node: NodeView) -> NodeView:
+    return replace(
+        node, unschedulable=False, taints=tuple(taint for taint in node.taints if taint.key != UNSCHEDULABLE_TAINT.key)
+    )

@@ -155,3 +155,25 @@ def test_a_name_that_no_terminal_can_show_is_printed_all_the_same(tmp_path: Path
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\ud800" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("api", "spec"),
+    [
+        ("scheduling.k8s.io/v1alpha2", {"schedulingPolicy": {"basic": {}}}),
+        ("scheduling.k8s.io/v1beta1", {"schedulingPolicy": {"gang": {"minCount": 2}}}),
+        ("scheduling.x-k8s.io/v1alpha1", {"minMember": 2}),
+    ],
+)
+def test_a_pod_group_in_the_dump_tells_how_many_of_its_pods_must_start(
+    api: str, spec: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pods = [pod(name, requests={"nvidia.com/mig-7g.80gb": 1}) for name in ("one", "two", "three")]
+    for one in pods:
+        if api.startswith("scheduling.k8s.io"):
+            one["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+        else:
+            one["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "train"}
+    group = {"apiVersion": api, "kind": "PodGroup", "metadata": {"name": "train", "namespace": "default"}, "spec": spec}
+
+    assert len(planned(capsys, dump(tmp_path, node(), *pods, group))["placed"]) == 2

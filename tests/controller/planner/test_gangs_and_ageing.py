@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from benchmarks.instances import MIXES, instance
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
-from controller.model.scheduling import SchedulingContext
+from controller.model.scheduling import LabelSelector, PodAffinityTerm, SchedulingContext
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from controller.planning import plan
@@ -38,16 +38,40 @@ def test_a_gang_that_fits_is_placed_across_nodes() -> None:
 
 
 def test_a_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
-    pending = [*gang("train", 3, "3g.20gb"), pod("single", "3g.20gb", created=9)]
-    result = plan(cluster(server("node-1", mig()), pending=pending))
+    pending = [*gang("train", 2, "3g.20gb"), pod("single", "3g.20gb", created=9)]
+    node = server("node-1", mig(used=[("3g.20gb", 4)]))
+    result = plan(cluster(node, pods=[holder("node-1", "3g.20gb")], pending=pending))
 
     assert placed(result) == {"single"}
-    assert {name for name, reason in reasons(result).items() if reason is UnplacedReason.GANG_WAITS} == {
-        "train-0",
-        "train-1",
-        "train-2",
-    }
-    assert "Pod group train needs places for 3 pods at once; only 1 can be provided." in result.unplaced[0].message
+    assert reasons(result) == dict.fromkeys(("train-0", "train-1"), UnplacedReason.GANG_WAITS)
+    assert "Pod group train needs places for 2 pods at once; only 0 can be provided." in result.unplaced[0].message
+
+
+@pytest.mark.parametrize(
+    ("count", "request_", "enabled", "zones", "room"),
+    [
+        (3, "3g.20gb", True, False, 2),
+        (9, "1g.5gb", True, False, 7),
+        (6, "2g.10gb", True, False, 3),
+        (3, "3g.20gb", False, False, None),  # with a second node, once it is labelled
+        (4, "3g.20gb", True, True, 2),
+    ],
+)
+def test_a_gang_that_is_too_large_for_empty_gpus_is_not_told_to_wait(
+    count: int, request_: str, enabled: bool, zones: bool, room: int | None
+) -> None:
+    nodes = [server("node-1", mig(), labels={"zone": "a"})]
+    nodes += [server("node-2", mig(), labels={"zone": "b"})] if zones else []
+    nodes += [] if enabled else [server("node-2", mig(), partitioning=None)]
+    near = PodAffinityTerm(topology_key="zone", selector=LabelSelector(requirements=()), namespaces=("team",))
+    affinity = (near,) if zones else ()
+    pending = [replaced(one, affinity=affinity) for one in gang("train", count, request_)]
+    found = plan(cluster(*nodes, pending=pending)).unplaced
+
+    reason = UnplacedReason.GANG_WAITS if room is None else UnplacedReason.NEVER_FITS
+    assert {one.reason for one in found} == {reason}
+    words = "Wait for running pods" if room is None else f"have room for {room} even when they are empty"
+    assert all(words in one.message for one in found)
 
 
 def test_of_two_gangs_one_is_served_whole() -> None:

@@ -40,6 +40,10 @@ def member(name: str, profile: str = "1g.5gb", size: int = 2) -> PodView:
     return pod(name, profile, gang="team", gang_size=size)
 
 
+ON_HALF = holder("n1", "3g.20gb")
+HALVES = [member("a", "3g.20gb"), member("b", "3g.20gb")]
+WHOLES = [member("a", "7g.40gb"), member("b", "7g.40gb")]
+
 TABLE = (
     Scenario(
         reason=WAITS,
@@ -157,10 +161,18 @@ TABLE = (
     Scenario(
         reason=GANG,
         what="there is no room for the whole gang",
-        before=cluster(FREE, pending=[member("a", "7g.40gb"), member("b", "7g.40gb")]),
+        before=cluster(MISPLACED, pods=[ON_HALF], pending=HALVES),
         remedy="add a GPU node",
         done="add one",
-        after=cluster(FREE, SPARE, pending=[member("a", "7g.40gb"), member("b", "7g.40gb")]),
+        after=cluster(MISPLACED, SPARE, pods=[ON_HALF], pending=HALVES),
+    ),
+    Scenario(
+        reason=UnplacedReason.NEVER_FITS,
+        what="its gang is too large for all GPUs, even if they were empty",
+        before=cluster(FREE, pending=WHOLES),
+        remedy="Make the group smaller, or add a GPU node.",
+        done="add one",
+        after=cluster(FREE, SPARE, pending=WHOLES),
     ),
     Scenario(
         reason=LACKS,

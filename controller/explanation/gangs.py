@@ -40,10 +40,10 @@ def about_too_large(members: Sequence[Demand], gangs: Gangs, stocks: Sequence[No
     gang, needed = members[0].pod.gang, gangs.needs[members[0].pod.namespace, members[0].pod.gang]
     wants = [member.wants for member in members]
     most = max((most_together(together, wants) for together in _domains(members, stocks)), default=0)
-    if most >= needed:
+    if most >= needed or most == len(members):
         return None
     return Answer(
-        UnplacedReason.NEVER_FITS,
+        UnplacedReason.GANG_WAITS,
         f"Pod group {gang} needs places for {needed} pods at once, and the GPUs that it may use together have room "
         f"for {most} even when they are empty. Make the group smaller, or add a GPU node.",
     )

@@ -167,7 +167,7 @@ TABLE = (
         after=cluster(MISPLACED, SPARE, pods=[ON_HALF], pending=HALVES),
     ),
     Scenario(
-        reason=UnplacedReason.NEVER_FITS,
+        reason=GANG,
         what="its gang is too large for all GPUs, even if they were empty",
         before=cluster(FREE, pending=WHOLES),
         remedy="Make the group smaller, or add a GPU node.",

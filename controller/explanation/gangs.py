@@ -40,7 +40,7 @@ def about_too_large(members: Sequence[Demand], gangs: Gangs, stocks: Sequence[No
     gang, needed = members[0].pod.gang, gangs.needs[members[0].pod.namespace, members[0].pod.gang]
     wants = [member.wants for member in members]
     most = max((most_together(together, wants) for together in _domains(members, stocks)), default=0)
-    if most >= needed or most == len(members):
+    if most >= needed:
         return None
     return Answer(
         UnplacedReason.GANG_WAITS,

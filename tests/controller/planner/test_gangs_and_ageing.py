@@ -57,7 +57,7 @@ def test_a_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
         (4, "3g.20gb", True, True, 2),
     ],
 )
-def test_a_gang_that_is_too_large_for_empty_gpus_is_not_told_to_wait(
+def test_a_gang_that_is_too_large_for_empty_gpus_does_not_read_that_it_should_wait(
     count: int, request_: str, enabled: bool, zones: bool, room: int | None
 ) -> None:
     nodes = [server("node-1", mig(), labels={"zone": "a"})]

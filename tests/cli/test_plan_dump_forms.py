@@ -176,4 +176,6 @@ def test_a_pod_group_in_the_dump_tells_how_many_of_its_pods_must_start(
             one["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "train"}
     group = {"apiVersion": api, "kind": "PodGroup", "metadata": {"name": "train", "namespace": "default"}, "spec": spec}
 
-    assert len(planned(capsys, dump(tmp_path, node(), *pods, group))["placed"]) == 2
+    nodes = [node("n1"), node("n2")]
+
+    assert len(planned(capsys, dump(tmp_path, *nodes, *pods, group))["placed"]) == 2

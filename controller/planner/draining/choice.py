@@ -135,9 +135,9 @@ class Choice:
         counted = names & wants or names & above or names & self.promised.get(node, set())
         if not held or counted or wants & self.drains.board.nodes[node].withheld:
             return False
-        holders = [self.bound.get(part.pod) for part in held if part.held and part.id]
-        known = [pod for pod in holders if pod is not None and pod.priority <= one.pod.priority]
-        return len(known) == len(held) and all(pod.created > one.pod.created for pod in known)
+        known = [pod for part in held if part.held and part.id and (pod := self.bound.get(part.pod)) is not None]
+        later = (pod.created > one.pod.created and pod.priority <= one.pod.priority for pod in known)
+        return len(known) == len(held) and all(later)
 
 
 def _sets(one: Assignment, device: Device, gpu: GpuStock) -> Iterator[list[PartitionView]]:

@@ -73,27 +73,20 @@ class Drains:
 
     def carry_on(self, assignments: Sequence[Assignment]) -> None:
         """What the plans hold, before any pod is placed."""
-        drains = [
-            (node, gpu, gpu.drain)
-            for node, stock in enumerate(self.stocks)
-            for gpu in stock.gpus
-            if gpu.drain is not None
-        ]
+        drains = [(node, gpu, gpu.drain) for node, stock in enumerate(self.stocks) for gpu in stock.gpus if gpu.drain]
         by_uid = {one.pod.uid: one for one in assignments if one.tried} if drains else {}
         for node, gpu, drain in drains:
             one = by_uid.get(drain.uid)
             over = len(self.found) >= self.most or drain.uid in self.snapshot.resting
             # The plan of a node that was away may still have an earlier drain for the pod.
             over = over or any(each.assignment is one for each in self.found)
-            if one is not None and not one.placed and not over:
+            if one is not None and not one.placed and not over and self.board.group_of[node] in one.groups:
                 self._carry_on(one, node, gpu, drain, assignments)
 
     def _carry_on(
         self, one: Assignment, node: int, gpu: GpuStock, drain: Drain, assignments: Iterable[Assignment]
     ) -> None:
         board, stock = self.board, self.stocks[node]
-        if board.group_of[node] not in one.groups:
-            return
         device = next((each for each in board.devices[node] if each.gpu >= 0 and stock.gpus[each.gpu] is gpu), None)
         going_on = GpuDrain(assignment=one, node=node, stock=stock, gpu=gpu, drain=drain, device=device)
         if device is None:
@@ -106,7 +99,7 @@ class Drains:
             if not any(self._could_have(each, node, device) for each in _above(one, _waiting(assignments))):
                 board.put(one, node, taken_of(found))
                 self.served.append(one)
-        elif could_hold_with(one, device, stock, _others(gpu, drain), board):
+        elif could_hold_with(one, device, stock, [p for p in gpu.staying if p.id not in drain.partitions], board):
             self.begin(going_on)
 
     def begin(self, one: GpuDrain) -> None:
@@ -158,10 +151,6 @@ class Drains:
     def by_gpu(self, node: int) -> Mapping[int, Drain]:
         """Those of one node, by the index of the GPU."""
         return {one.gpu.view.index: one.drain for one in self.found if one.node == node}
-
-
-def _others(gpu: GpuStock, drain: Drain) -> list[PartitionView]:
-    return [part for part in gpu.staying if part.id not in drain.partitions]
 
 
 def _waiting(assignments: Iterable[Assignment]) -> list[Assignment]:

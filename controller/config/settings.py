@@ -113,7 +113,7 @@ class Settings(Section):
     drains: Annotated[int, Field(ge=0, le=1000)] = DRAINS
     """For how many pods at a time; 0: nothing is drained."""
     drained_percent: Annotated[int, Field(ge=1, le=100)] = DRAINED_PERCENT
-    """On no more than this share of the GPUs that may be cut, but always on one."""
+    """None more begins on more than this share of the GPUs that may be cut; one always may."""
     bind_seconds: Seconds = 60.0
     """A pod that its scheduler passes over for this long, twice, although its partitions are there, is left alone."""
     agent_silent_seconds: Seconds = 60.0

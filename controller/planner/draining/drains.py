@@ -20,8 +20,8 @@ from controller.planner.draining.holding import could_hold_with
 from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock
 from controller.planner.placement.constrained import ConstrainedPlacement
 
-_FOR_NOW = (Ineligible.CHANGING, Ineligible.BACKING_OFF, Ineligible.WRITE_REFUSED, Ineligible.AGENT_SILENT)
-"""Such a GPU may be ours to change again within seconds."""
+_FOR_NOW = (Ineligible.CHANGING, Ineligible.BACKING_OFF, Ineligible.WRITE_REFUSED)
+"""Such a GPU may be ours to change again within seconds. That of a silent agent may never be: another is drained."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -151,3 +151,23 @@ def test_one_for_a_pod_whose_node_was_away() -> None:
     assert len(result.drained) == 1
     kept = {change.node: [item.drain for item in change.gpus] for change in result.node_changes}
     assert kept == {"node-2": [None]}
+
+
+def test_one_whose_agent_is_silent_binds_the_pod_to_no_place() -> None:
+    """It may never be heard again, and the drain would come back after each pause."""
+    snapshot = scene(*one_each(1, 2), pending=[LARGE])
+    snapshot = following(snapshot, planned(snapshot, LARGE))
+    silent = replace(snapshot, plans=(replace(snapshot.plans[0], agent_alive=False), snapshot.plans[1]))
+    result = planned(silent, LARGE)
+    assert drained(result) == {"large": ("node-2", 0)}
+    back = replace(following(silent, result), plans=(snapshot.plans[0], following(silent, result).plans[1]))
+    assert len(planned(back, LARGE).drained) == 1
+
+
+def test_it_goes_on_when_a_silent_agent_is_back_and_there_was_no_other_place() -> None:
+    snapshot = scene(*one_each(1), pending=[LARGE])
+    snapshot = following(snapshot, planned(snapshot, LARGE))
+    silent = replace(snapshot, plans=(replace(snapshot.plans[0], agent_alive=False),))
+    result = planned(silent, LARGE)
+    assert result.node_changes == ()
+    assert drained(planned(replace(following(silent, result), plans=snapshot.plans), LARGE)) == {"large": ("node-1", 0)}

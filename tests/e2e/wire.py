@@ -12,6 +12,8 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Iterator
+from queue import SimpleQueue
 from urllib.parse import urlsplit
 
 import yaml
@@ -24,7 +26,7 @@ class Wire:
     """Works from the start on; end it with `close`."""
 
     def __init__(self, kubeconfig: str, *, late_seconds: float = 0.0, opaque: bool = False) -> None:
-        """`late_seconds`: what each piece of a request, and each of an answer or of a watch, is held back."""
+        """`late_seconds`: how much later whatever either side sends arrives; as much of it as comes."""
         self._late_seconds = late_seconds
         self._config = yaml.safe_load(kubeconfig)
         (entry,) = self._config["clusters"]
@@ -110,24 +112,46 @@ class Wire:
     def _upstream(self, client: socket.socket, server: socket.socket) -> None:
         """Requests. The server does not notice when the client goes: a request under way is carried out."""
         with contextlib.suppress(OSError, ValueError):
-            while data := client.recv(CHUNK_BYTES):
-                kept = self._kept
+            pieces = self._pieces(client)
+            for piece in pieces:
+                kept, data = self._kept, piece
                 if kept is not None and kept.match(data):
-                    while _unfinished(data) and (more := client.recv(CHUNK_BYTES)):
+                    while _unfinished(data) and (more := next(pieces, b"")):
                         data += more  # the sender may be frozen as soon as it is reported as held
                     self.held.set()
                     self._open.wait()
-                time.sleep(self._late_seconds)
                 server.sendall(data)
 
     def _downstream(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError, ValueError):
-            while data := server.recv(CHUNK_BYTES):
-                time.sleep(self._late_seconds)
+            for data in self._pieces(server):
                 with contextlib.suppress(OSError):
                     client.sendall(data)
         with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
+
+    def _pieces(self, end: socket.socket) -> Iterator[bytes]:
+        """What this end sends, each piece as late as the others: a watch is late, and never behind by more."""
+        if not self._late_seconds:
+            while data := end.recv(CHUNK_BYTES):
+                yield data
+            return
+        came: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
+        threading.Thread(target=_read, args=(end, came), daemon=True).start()
+        while (piece := came.get())[1]:
+            time.sleep(max(0.0, piece[0] + self._late_seconds - time.monotonic()))
+            yield piece[1]
+
+
+def _read(end: socket.socket, came: "SimpleQueue[tuple[float, bytes]]") -> None:
+    """Each piece with the moment at which it came; nothing: no more comes."""
+    data = b"more"
+    while data:
+        try:
+            data = end.recv(CHUNK_BYTES)
+        except (OSError, ValueError):
+            data = b""
+        came.put((time.monotonic(), data))
 
 
 def _unfinished(request: bytes) -> bool:

@@ -1,6 +1,6 @@
 """The sandbox's API server with the CRD, seen through short verbs: what the controller's tests change and observe."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -95,13 +95,13 @@ class ApiCluster:
     def conditions(self, name: str = "n1") -> dict[str, Json]:
         return {c["type"]: c for c in self.get_plan(name).get("status", {}).get("conditions", [])}
 
-    def load(self, state: State) -> None:
-        """Everything the watches would bring; what is gone is not noticed."""
-        for raw in apply.get(self.api, paths.NODES)["items"]:
+    def load(self, state: State, *, late: Collection[str] = ()) -> None:
+        """Everything the watches would bring, but the late ones; what is gone is not noticed."""
+        for raw in apply.get(self.api, paths.NODES)["items"] if "nodes" not in late else ():
             state.observe_node(raw["metadata"]["name"], read_node(raw))
-        for raw in apply.get(self.api, paths.PLANS)["items"]:
+        for raw in apply.get(self.api, paths.PLANS)["items"] if "plans" not in late else ():
             state.observe_plan(raw["metadata"]["name"], read_plan(raw))
-        for raw in apply.get(self.api, paths.PODS)["items"]:
+        for raw in apply.get(self.api, paths.PODS)["items"] if "pods" not in late else ():
             state.observe_pod((raw["metadata"]["namespace"], raw["metadata"]["name"]), read_pod(raw))
         for raw in apply.get(self.api, lease_path(NAMESPACE))["items"]:
             if beat := read_beat(raw):

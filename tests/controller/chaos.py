@@ -1,0 +1,313 @@
+"""Random lives of a controller: `python -m tests.controller.chaos [LIVES] [FIRST SEED]`.
+
+The controller as it ships (loop, state, planner, writer, nominations) on an API server, on a clock that the life moves;
+agents, kubelets, scheduler and pods are played. Meanwhile watches are late, the cluster changes while a pass is being
+planned, writes are refused or lose their answers, and the controller dies anywhere and starts anew. Small pods come
+without end before large ones, so that GPUs are drained, and some come alone, so that they are planned at once. After
+every write each partition that the status names as used is in the plan; from time to time a pass without news must
+change nothing; and at the end every pod has run.
+"""
+
+import random
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Collection
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from controller.cache.batcher import ALONE_SECONDS
+from controller.model.results import PlanningResult
+from controller.model.snapshot import Snapshot
+from controller.model.views import PlannerOptions
+from controller.planning import plan
+from crds.v1alpha1 import paths
+from crds.v1alpha1.plan import effective_items
+from crds.v1alpha1.spec import PlanSpec
+from kube import apply
+from partitioning.resources import mig_resource
+from tests.apiserver import Disconnect, Refuse
+from tests.builders import objects
+from tests.clock import Clock
+from tests.controller.cluster import ApiCluster
+from tests.controller.late_bench import IDLE_SECONDS, PODS, TIMEOUT_SECONDS, LateBench
+from tests.controller.loop_rig import LoopRig
+from tests.controller.played_gpus import Gpu, Pod, instances_of
+
+NODES, GPUS, STEPS = ("n0", "n1"), 2, 36
+CALM_STEPS, CYCLE_STEPS = 6, 18
+"""Of each cycle: few pods come then, so that one that comes alone is planned at once."""
+SIZES = {"1g.10gb": 10, "2g.20gb": 4, "3g.40gb": 4, "7g.80gb": 2}
+MOST_PODS, FEW_PODS = 24, 3
+LAST_ROUNDS = 120
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+FAULTS = (Refuse(code=409, reason="Conflict"), Refuse(code=500), Disconnect(), Disconnect(after_write=True))
+
+
+class Crash(BaseException):
+    """The controller ends here, whatever it was about to do."""
+
+
+class Life:
+    """One cluster with one controller at a time; `run` once."""
+
+    def __init__(self, cluster: ApiCluster, seed: int) -> None:
+        self.cluster, self.seed, self.rng, self.clock = cluster, seed, random.Random(seed), Clock(0.0)
+        cluster.server._cluster.clock = lambda: datetime.fromtimestamp(EPOCH + self.clock.now, UTC)
+        self.gpus = {(node, index): Gpu(node, index) for node in NODES for index in range(GPUS)}
+        self.counts: dict[str, Counter[str]] = {node: Counter() for node in NODES}
+        """What each Node shows."""
+        self.pods: dict[str, Pod] = {}
+        self.number = self.beats = 0
+        self.seen: Counter[str] = Counter()
+        """How often something happened."""
+        self.harmed: list[str] = []
+        self._written: dict[str, Any] = {}
+        self._tried: Counter[str] = Counter()
+        """Writes of this step, by path."""
+        self._fault_share = 0.0
+        cluster.server.faults.append(self._fault)
+        labels = {"nvidia.com/gpu.count": str(GPUS)}
+        for node in NODES:
+            raw = objects.node(node)
+            raw["metadata"]["labels"] |= labels
+            cluster.node(raw)
+        self.start()
+
+    def run(self) -> None:
+        for number in range(STEPS):
+            self.step(number)
+        self.finish()
+
+    def start(self) -> None:
+        """A controller that remembers nothing."""
+        self.bench = LateBench(self.cluster, self.clock, epoch=EPOCH)
+        self.rig = LoopRig(self.bench)
+        self.rig.answer = self._plan
+        self.rig.recorder.emit = self._emit  # type: ignore[method-assign]  # where it may die after a write
+        self.crash_at = ""
+
+    # what happens in the cluster
+
+    def step(self, number: int) -> None:
+        rng, calm = self.rng, number % CYCLE_STEPS < CALM_STEPS
+        self.clock.now += 10 * rng.randint(0, 12)
+        self.end_pods()
+        for _ in range(rng.choice((0, 1) if calm else (1, 2, 4))):
+            if len(self.pods) < (FEW_PODS if calm else MOST_PODS):
+                self.come()
+        for act in rng.sample([self.schedule, self.obey, self.beat], 3):
+            if rng.random() < 0.8:
+                act()
+        self.crash_at = rng.choice(("", "", "", "", "planned", "written"))
+        self._fault_share = rng.choice((0.0, 0.0, 0.2, 0.6))
+        self._tried.clear()
+        if rng.random() < 0.1:
+            self.seen["restarts"] += 1
+            self.start()
+        late = {kind for kind in ("nodes", "plans", "pods") if rng.random() < 0.2}
+        self.seen["late watches"] += bool(late)
+        for after in (0.0, ALONE_SECONDS, IDLE_SECONDS, TIMEOUT_SECONDS):
+            self.turn(after, late)
+        self._fault_share = 0.0
+        if rng.random() < 0.3:
+            self.check_quiet()
+
+    def come(self) -> None:
+        self.number += 1
+        profile = self.rng.choices(list(SIZES), weights=list(SIZES.values()))[0]
+        one = Pod(f"p{self.number}", profile, seconds=10.0 * self.rng.randint(5, 120))
+        self.pods[one.name] = one
+        self.cluster.pod(objects.pod(one.name, requests={mig_resource(profile): "1"}))
+
+    def schedule(self) -> None:
+        """As kube-scheduler and the kubelets: on the nominated node, or on any that shows a free one."""
+        raws = {raw["metadata"]["name"]: raw for raw in apply.get(self.cluster.api, PODS)["items"]}
+        for one in self.pods.values():
+            free = [node for node in NODES if not one.node and self.room(node, one.profile)]
+            if not free:
+                continue
+            nominated = raws[one.name]["status"].get("nominatedNodeName")
+            one.node = nominated if nominated in free else self.rng.choice(free)
+            one.ends = self.clock.now + one.seconds
+            devices = [(gpu, each) for gpu in self.gpus.values() for each in gpu.free if gpu.node == one.node]
+            gpu, instance = self.rng.choice([found for found in devices if found[1].profile == one.profile])
+            gpu.held[instance] = one.name
+            self.cluster.bind(one.name, one.node)
+            apply.merge_patch(self.cluster.api, paths.pod_status("default", one.name), {"status": {"phase": "Running"}})
+            self.seen["bound"] += 1
+
+    def room(self, node: str, profile: str) -> bool:
+        bound = sum(one.node == node and one.profile == profile for one in self.pods.values())
+        return self.counts[node][profile] > bound
+
+    def end_pods(self) -> None:
+        for one in [one for one in self.pods.values() if one.node and one.ends <= self.clock.now]:
+            del self.pods[one.name]
+            apply.delete(self.cluster.api, f"{PODS}/{one.name}", grace_seconds=0)
+            for gpu in self.gpus.values():
+                gpu.held = {each: name if name != one.name else "" for each, name in gpu.held.items()}
+
+    def beat(self) -> None:
+        self.beats += 1
+        for node in NODES:
+            self.cluster.beat(node, f"2026-01-01T00:00:00.{self.beats:06d}Z")
+
+    def obey(self) -> None:
+        """As the agents: nothing that a pod holds is destroyed, and what is drained is for no new pod."""
+        there = self.cluster.plans()
+        for node in [name for name in NODES if name in there]:
+            raw = self.cluster.get_plan(node)
+            spec = PlanSpec.read(raw["spec"])
+            mine = [gpu for gpu in self.gpus.values() if gpu.node == node]
+            items = effective_items(spec, {gpu.index: gpu.uuid for gpu in mine})
+            parts = [gpu.obey(items[gpu.index].wire() if gpu.index in items else None) for gpu in mine]
+            status = objects.status(
+                *parts, node_uid=self.cluster.get_node(node)["metadata"]["uid"], observed=raw["metadata"]["generation"]
+            )
+            offered = Counter(each.profile for gpu in mine for each in gpu.held if gpu.id_of(each) not in gpu.drained)
+            self.counts[node] = offered
+            if self._written.get(node) == (status, offered):
+                continue
+            self._written[node] = (status, offered)
+            self.cluster.agent_status(node, status)
+            amounts = {mig_resource(profile): str(offered[profile]) for profile in SIZES}
+            body = {"status": {"allocatable": amounts, "capacity": amounts}}
+            apply.merge_patch(self.cluster.api, f"{paths.node(node)}/status", body)
+
+    # what happens to the controller
+
+    def turn(self, after: float, late: Collection[str] = ()) -> None:
+        self.bench.late = late
+        window = self.bench.window
+        self.clock.now += after
+        self.planned = 0
+        early = window.early and window.due_in() != 0
+        before = self.generations()
+        try:
+            self.rig.turn()
+        except Crash:
+            self.seen["crashes"] += 1
+            self.start()
+        if before != (now := self.generations()):
+            self.seen["early writes"] += early
+            self.check_unharmed({node for node in now if now[node] != before.get(node)})
+
+    def _plan(self, snapshot: Snapshot) -> PlanningResult:
+        self.planned += 1
+        result = plan(snapshot, PlannerOptions())
+        self.seen["drains"] += len(result.drained)
+        if self.meanwhile and self.rng.random() < 0.3:
+            self.seen["changes meanwhile"] += 1
+            for _ in range(3):
+                self.come()
+            self.schedule()
+            self.obey()
+        if self.crash_at == "planned":
+            raise Crash
+        return result
+
+    meanwhile = True
+    """The cluster changes between a decision and its write."""
+
+    def _emit(self, *_: object, **__: object) -> None:
+        if self.crash_at == "written":
+            raise Crash
+
+    def _fault(self, request: Any) -> Refuse | Disconnect | None:
+        ours = request.method == "PATCH" and dict(request.query).get("fieldManager") == "gpuplan-controller"
+        if not (ours and self._fault_share):
+            return None
+        # Writes are sent side by side: what becomes of one must not depend on which comes first.
+        self._tried[request.path] += 1
+        rng = random.Random(f"{self.seed} {self.clock.now} {request.path} {self._tried[request.path]}")
+        if rng.random() >= self._fault_share:
+            return None
+        self.seen["refused writes"] += 1
+        return rng.choice(FAULTS)
+
+    # what must hold
+
+    def generations(self) -> dict[str, int]:
+        items = apply.get(self.cluster.api, paths.PLANS)["items"]
+        return {raw["metadata"]["name"]: raw["metadata"]["generation"] for raw in items}
+
+    def check_unharmed(self, nodes: set[str]) -> None:
+        for node in sorted(nodes):
+            raw = self.cluster.get_plan(node)
+            items = effective_items(PlanSpec.read(raw["spec"]), {i: self.gpus[node, i].uuid for i in range(GPUS)})
+            for gpu in (raw.get("status") or {}).get("gpus", ()):
+                item = items.get(gpu["index"])
+                kept = {(one["profile"], one["start"]) for one in instances_of(item.wire())} if item else None
+                for part in gpu.get("partitions", ()):
+                    name = part["resource"].removeprefix("nvidia.com/mig-")
+                    if part["state"] == "Used" and kept is not None and (name, part["start"]) not in kept:
+                        self.harmed.append(f"{self.clock.now:.0f} s: {node} loses {part}: {raw['spec']}")
+
+    def check_quiet(self) -> None:
+        """All is known and done; a pass then changes nothing, and the one after it neither."""
+        self.meanwhile, self.crash_at = False, ""
+        for _ in range(6):
+            self.obey()
+            self.beat()
+            self.turn(IDLE_SECONDS)
+            if not self.bench.window.open:
+                break
+        before, moods = self.generations(), self.moods()
+        self.obey()
+        self.bench.window.add("once more")
+        self.turn(IDLE_SECONDS)
+        if moods == self.moods() and self.planned:
+            self.seen["quiet passes"] += 1
+            if self.generations() != before:
+                self.harmed.append(f"{self.clock.now:.0f} s: a pass without news changes {before}")
+        self.meanwhile = True
+
+    def moods(self) -> object:
+        """What changes by time alone."""
+        found = self.bench.state.snapshot()
+        return found.aged, found.drained_for, found.resting, found.bind_failures, found.unexamined
+
+    def finish(self) -> None:
+        """No more pods come, and nothing breaks."""
+        self.meanwhile, self.crash_at = False, ""
+        for _ in range(LAST_ROUNDS):
+            if not self.pods:
+                return
+            self.clock.now += 30
+            self.end_pods()
+            for act in (
+                self.obey,
+                self.beat,
+                self.schedule,
+                self.obey,
+                partial(self.turn, 0.0),
+                partial(self.turn, 1.0),
+            ):
+                act()
+        self.harmed.append(f"these never ran: {sorted(self.pods)}")
+
+
+def main(lives: int = 100, first: int = 0) -> int:
+    total: Counter[str] = Counter()
+    wrong = 0
+    for seed in range(first, first + lives):
+        cluster = ApiCluster()
+        life = Life(cluster, seed)
+        try:
+            life.run()
+        except Exception:  # noqa: BLE001  # printed with its seed, and the next life has its turn
+            life.harmed.append(traceback.format_exc())
+        finally:
+            cluster.server.stop()
+        total += life.seen
+        wrong += bool(life.harmed)
+        for fault in life.harmed:
+            print(f"seed {seed}: {fault}")
+    print(f"lives {lives}, with a fault {wrong}: {dict(sorted(total.items()))}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*[int(word) for word in sys.argv[1:3]]))

@@ -12,6 +12,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.over_time.cluster import Cluster, Controller
@@ -25,7 +26,13 @@ from benchmarks.over_time.workloads import MAKERS, Workload, make
 from controller.config.settings import Settings, load_settings
 from kube.settings import SettingsError
 
-CONTROLLERS: Mapping[str, Callable[[Cluster, Settings], Controller]] = {"gpuplan": Product, "nos": NosRule}
+FIXED_WINDOW = "fixed window"
+"""The product, but a pod that comes alone waits for its window as any other."""
+CONTROLLERS: Mapping[str, Callable[[Cluster, Settings], Controller]] = {
+    "gpuplan": Product,
+    FIXED_WINDOW: partial(Product, early=False),
+    "nos": NosRule,
+}
 POLICIES = ("gpuplan", *RULES, "nos")
 
 

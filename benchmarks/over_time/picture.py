@@ -17,6 +17,8 @@ SHORTEST, LONGEST = 0.1, 10_000.0
 COLOURS: Mapping[str, str] = {
     "gpuplan": "#c0392b",
     "no draining": "#e59866",
+    "fixed window": "#d4ac0d",
+    "counts written": "#f1948a",
     "first-fit": "#2c3e50",
     "best-fit": "#2980b9",
     "best-fit-2": "#16a085",
@@ -53,7 +55,7 @@ def _at(seconds: float) -> float:
 
 def _legend(policies: Sequence[str]) -> Iterator[str]:
     for number, policy in enumerate(policies):
-        left = LEFT + number * (WIDTH - LEFT - RIGHT) / len(policies)
+        left = 10 + number * (WIDTH - RIGHT) / len(policies)
         yield f'<circle cx="{left + 5:g}" cy="16" r="4" fill="{COLOURS[policy]}"/>'
         yield f'<text x="{left + 13:g}" y="20">{escape(policy)}</text>'
 

@@ -52,10 +52,20 @@ class _Absent:
         return lambda *_, **__: None
 
 
+class FixedWindow(Batcher[str]):
+    """Never tried before its window is over."""
+
+    early = False
+
+    def next_in(self) -> float | None:
+        return self.due_in()
+
+
 class Product:
     """A controller as it ships, on the cluster's clock."""
 
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, settings: Settings, *, early: bool = True) -> None:
+        """Without `early` a pod that comes alone waits for its window as any other."""
         self._cluster = cluster
         self._jobs = {f"job-{number}": number for number in range(len(cluster.jobs))}
         self._numbers = {name: number for number, name in enumerate(cluster.nodes)}
@@ -68,7 +78,7 @@ class Product:
         def clock() -> float:
             return cluster.timeline.now
 
-        self._window: Batcher[str] = Batcher(
+        self._window = (Batcher[str] if early else FixedWindow)(
             idle_seconds=settings.batch_window_idle_seconds,
             timeout_seconds=settings.batch_window_timeout_seconds,
             clock=clock,

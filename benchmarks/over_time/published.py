@@ -1,18 +1,20 @@
-"""Table and picture of docs/performance.md: `python -m benchmarks.over_time.published --measure`, then `--write`.
+"""Tables and picture of docs/performance.md: `python -m benchmarks.over_time.published --measure`, then `--write`.
 
 `--measure` replays every workload with every policy over six seeds and keeps the figures in docs/pictures/waits.json;
-it takes minutes. `--write` renews the table and the picture from that file,
+it takes half an hour. `--write` renews the tables and the picture from that file,
 `--check` fails where one is stale. Losses stand there as wins do: nothing is left out.
 """
 
 import argparse
 import json
+import math
+import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.over_time.__main__ import POLICIES, replay
+from benchmarks.over_time.__main__ import FIXED_WINDOW, POLICIES, replay
 from benchmarks.over_time.jobs import read_size
 from benchmarks.over_time.picture import svg
 from benchmarks.over_time.report import combined, measured
@@ -25,9 +27,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 FIGURES, PICTURE, PAGE = DOCS / "pictures/waits.json", DOCS / "pictures/waits.svg", DOCS / "performance.md"
 UNDRAINED = "no draining"
 """The product with `drains: 0`."""
-PUBLISHED = ("gpuplan", UNDRAINED, *POLICIES[1:])
-BEGIN, END = "<!-- waits: begin -->\n", "<!-- waits: end -->\n"
+COUNTED = "counts written"
+"""The product where the agents write the Nodes' counts: no policy that was not told so waits less for a Node."""
+VARIANTS = (UNDRAINED, FIXED_WINDOW, COUNTED)
+PUBLISHED = ("gpuplan", *VARIANTS, *POLICIES[1:])
+MARKS = ("waits", "rules")
 SEEDS = (1, 2, 3, 4, 5, 6)
+T95 = 2.571
+"""Student's t of 95 % for as many pairs."""
 Json = dict[str, Any]
 
 
@@ -35,8 +42,6 @@ class Case(NamedTuple):
     jobs: str
     cluster: str
     title: str
-    long: bool = False
-    """Many pods wait so long that GPUs are drained for them."""
 
 
 _8, _16 = "nodes=2,gpus=4,model=H100-80GB", "nodes=4,gpus=4,model=H100-80GB"
@@ -50,27 +55,27 @@ CASES = (
     Case("steady:0.95", _16, "steady, 95 %, 16 H100"),
     Case("bursts", _16, "bursts, 16 H100"),
     Case("migbench:0.9", _8, "MIGBench, 0.9, 8 H100"),
-    Case("migbench:1.4", _8, "MIGBench, 1.4, 8 H100", long=True),
-    Case("turning", _8, "backlog whose mix turns, 8 H100", long=True),
-    Case("stuck", _8, "one that can never run in front, 8 H100", long=True),
+    Case("migbench:1.4", _8, "MIGBench, 1.4, 8 H100"),
+    Case("turning", _8, "backlog whose mix turns, 8 H100"),
+    Case("stuck", _8, "one that can never run in front, 8 H100"),
 )
 
 
 def policies_of(case: Case) -> Sequence[str]:
-    if read_size(case.cluster).shared:
-        return ("gpuplan", *SHARED_RULES)
-    return PUBLISHED if case.long else POLICIES
+    return ("gpuplan", *VARIANTS, *SHARED_RULES) if read_size(case.cluster).shared else PUBLISHED
 
 
 def figures(case: Case, policy: str, seeds: Sequence[int]) -> Json:
     """What the page says of one policy. The pod that can never run is left out of what the others wait."""
     size, found = read_size(case.cluster), []
-    settings, played = (Settings(drains=0), "gpuplan") if policy == UNDRAINED else (Settings(), policy)
+    settings = Settings(drains=0) if policy == UNDRAINED else Settings()
+    delays = Delays(write_allocatable=policy == COUNTED)
+    played = "gpuplan" if policy in (UNDRAINED, COUNTED) else policy
     for seed in seeds:
         workload = make(case.jobs, size, seed)
         assert workload is not None
         jobs, horizon = workload.jobs, workload.horizon
-        record = replay(played, jobs, size, Delays(), settings=settings, seed=seed, horizon=horizon)
+        record = replay(played, jobs, size, delays, settings=settings, seed=seed, horizon=horizon)
         found.append(measured(record))
     largest = max((name for name in found[0]["wait"] if name != "all"), key=lambda name: size.weights[name])
     stuck = case.jobs == "stuck"
@@ -89,6 +94,8 @@ def figures(case: Case, policy: str, seeds: Sequence[int]) -> Json:
         "use_to_the_end": row["gpc_use"],
         "made": row["instances_created"],
         "gpus": row["gpus_changed"],
+        "means": [one["wait"]["all"]["mean"] for one in found],
+        "maxima": [one["wait"]["all"]["max"] for one in found],
     }
 
 
@@ -119,6 +126,27 @@ def table(rows: Mapping[str, Sequence[Json]]) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |\n"
 
 
+def worth(rows: Mapping[str, Sequence[Json]]) -> Iterator[str]:
+    """What each rule is worth: the waits with it, less those without it on the same seeds."""
+    yield "| workload | draining: mean wait s | longest | at once: mean | longest | counts written: mean | longest |\n"
+    yield "|---|---:|---:|---:|---:|---:|---:|\n"
+    for case in CASES:
+        found = {row["policy"]: row for row in rows[case.title]}
+        pairs = [(UNDRAINED, "gpuplan"), (FIXED_WINDOW, "gpuplan"), ("gpuplan", COUNTED)]
+        cells = [
+            _difference(found[without][key], found[having][key])
+            for without, having in pairs
+            for key in ("means", "maxima")
+        ]
+        yield f"| {' | '.join([case.title, *cells])} |\n"
+
+
+def _difference(without: Sequence[float], having: Sequence[float]) -> str:
+    each = [after - before for before, after in zip(without, having, strict=True)]
+    half = T95 * statistics.stdev(each) / math.sqrt(len(each))
+    return f"{statistics.fmean(each):+,.1f} ± {half:,.1f}" if any(each) else "the same"
+
+
 def _short(value: float) -> str:
     return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
@@ -127,12 +155,12 @@ def documents() -> Mapping[Path, str]:
     """Picture and page as the figures have them."""
     rows = json.loads(FIGURES.read_text())
     page = PAGE.read_text()
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    return {
-        PICTURE: svg({case.title: rows[case.title] for case in CASES}),
-        PAGE: "".join([before, BEGIN, *table(rows), END, after]),
-    }
+    for mark, lines in zip(MARKS, (table(rows), worth(rows)), strict=True):
+        begin, end = f"<!-- {mark}: begin -->\n", f"<!-- {mark}: end -->\n"
+        before, rest = page.split(begin)
+        _, after = rest.split(end)
+        page = "".join([before, begin, *lines, end, after])
+    return {PICTURE: svg({case.title: rows[case.title] for case in CASES}), PAGE: page}
 
 
 def measure(policies: Sequence[str]) -> None:

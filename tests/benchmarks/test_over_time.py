@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.over_time.__main__ import POLICIES, main
+from benchmarks.over_time.__main__ import FIXED_WINDOW, POLICIES, main, replay
 from benchmarks.over_time.cluster import Cluster
 from benchmarks.over_time.jobs import Job, Size, TraceError, read_size
 from benchmarks.over_time.timeline import Delays
 from benchmarks.over_time.workloads import MAKERS, make
+from controller.config.settings import Settings
 from partitioning.layouts import Instance, Layout
 from tests.builders.models import H100
 
@@ -362,3 +363,13 @@ def test_pod_that_comes_alone_waits_for_no_window(tmp_path: Path, policy: str, f
     three = [f"{name},{at},3g.40gb,900000" for name, at in (("a", 0), ("b", 100), ("c", 200))]
     burst = replayed(tmp_path, policy, TWO, *three, more=more)
     assert burst["wait"]["all"]["max"] <= 1.45
+
+
+def test_with_a_fixed_window_a_lone_pod_waits_for_it() -> None:
+    jobs = [Job(name="a", arrival=0.0, profile="7g.80gb", duration=10.0)]
+    delays = Delays(create=0.0, delete=0.0, write_allocatable=True)
+    at_once, fixed = (
+        replay(policy, jobs, Size(nodes=1, gpus=1, model=H100), delays, settings=Settings(), seed=1, horizon=None)
+        for policy in ("gpuplan", FIXED_WINDOW)
+    )
+    assert fixed.started[0] - at_once.started[0] == pytest.approx(0.75)

@@ -8,7 +8,17 @@ import pytest
 
 from benchmarks.over_time import published
 from benchmarks.over_time.picture import svg
-from benchmarks.over_time.published import CASES, FIGURES, Case, documents, figures, main, policies_of
+from benchmarks.over_time.published import (
+    CASES,
+    FIGURES,
+    VARIANTS,
+    Case,
+    documents,
+    figures,
+    main,
+    policies_of,
+    worth,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROW = {"policy": "gpuplan", "mean": 1.0, "least": 0.1, "greatest": 10.0}
@@ -49,14 +59,25 @@ def test_measure_renews_the_policies_that_are_named(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(published, "FIGURES", tmp_path / "waits.json")
     monkeypatch.setattr(published, "PICTURE", tmp_path / "waits.svg")
     monkeypatch.setattr(published, "PAGE", tmp_path / "page.md")
-    (tmp_path / "page.md").write_text(f"before\n{published.BEGIN}old\n{published.END}after\n")
+    marks = [f"<!-- {mark}: begin -->\nold\n<!-- {mark}: end -->\n" for mark in published.MARKS]
+    (tmp_path / "page.md").write_text("".join(["before\n", *marks, "after\n"]))
 
     assert main(["--measure", "first-fit"]) == 0
-    assert main(["--measure", "gpuplan"]) == 0
+    assert main(["--measure", "gpuplan", *VARIANTS]) == 0
     assert main(["--check"]) == 1
     assert main(["--write"]) == 0
     assert main(["--check"]) == 0
     lines = (tmp_path / "page.md").read_text().splitlines()
     assert lines[0] == "before"
     assert lines[-1] == "after"
-    assert [line.split(" | ")[1] for line in lines if "[" in line] == ["**gpuplan**", "first-fit"]
+    assert [line.split(" | ")[1] for line in lines if "[" in line] == ["**gpuplan**", *VARIANTS, "first-fit"]
+
+
+def test_a_rule_is_judged_on_the_same_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "CASES", (Case("turning", "nodes=1", "a few"),))
+    own = {"means": [10.0, 20.0, 30.0], "maxima": [1.0, 1.0, 1.0]}
+    better = {"means": [9.0, 18.0, 27.0], "maxima": [1.0, 1.0, 1.0]}
+    rows = [{"policy": name, **(better if name == "counts written" else own)} for name in ("gpuplan", *VARIANTS)]
+    assert list(worth({"a few": rows}))[2] == (
+        "| a few | the same | the same | the same | the same | -2.0 ± 1.5 | the same |\n"
+    )

@@ -28,7 +28,7 @@ FIGURES, PICTURE, PAGE = DOCS / "pictures/waits.json", DOCS / "pictures/waits.sv
 UNDRAINED = "no draining"
 """The product with `drains: 0`."""
 COUNTED = "counts written"
-"""The product where the agents write the Nodes' counts: no policy that was not told so waits less for a Node."""
+"""The product where the agents write the counts of the Nodes; all others wait for the status tick."""
 VARIANTS = (UNDRAINED, FIXED_WINDOW, COUNTED)
 PUBLISHED = ("gpuplan", *VARIANTS, *POLICIES[1:])
 MARKS = ("waits", "rules")

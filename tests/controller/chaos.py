@@ -2,7 +2,7 @@
 
 The controller as it ships (loop, state, planner, writer, nominations) on an API server, on a clock that the life moves;
 agents, kubelets, scheduler and pods are played. Meanwhile watches are late, the cluster changes while a pass is being
-planned, writes are refused or lose their answers, and the controller dies anywhere and starts anew. Small pods come
+planned, writes are refused or lose their answers, and the controller dies anywhere and starts again. Small pods come
 without end before large ones, so that GPUs are drained, and some come alone, so that they are planned at once. After
 every write each partition that the status names as used is in the plan; from time to time a pass without news must
 change nothing; and at the end every pod has run.

@@ -2,7 +2,7 @@
 
 A real kubelet with its status tick of ten seconds, a real scheduler with pods of two profiles that come and go, and a
 wire between agent and API server that delays each request and each event. A pod runs for a second; its successor is
-bound at any moment of a change. Two GPUs are cut anew in turn; a third keeps room for what others lose. A GPU on which
+bound at any moment of a change. Two GPUs are cut again in turn; a third keeps room for what others lose. A GPU on which
 pods follow each other without a gap is not cut, so that no more than some pods come before each change is there.
 """
 

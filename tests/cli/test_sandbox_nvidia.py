@@ -10,6 +10,8 @@ from tests.cli.sandbox_runs import GUIDE, Examples, ready
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 FOLDER = "mps-nvidia-plugin"
+EXTRAS = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
+"""NVIDIA's plugin sets them unless its config says otherwise; its toolkit mounts what the node has of each."""
 
 
 def test_a_node_that_nvidias_plugin_serves_goes_from_its_label_to_running_pods(examples: Examples) -> None:
@@ -24,7 +26,8 @@ def test_a_node_that_nvidias_plugin_serves_goes_from_its_label_to_running_pods(e
     row = next(line for line in GUIDE.read_text(encoding="utf-8").splitlines() if f"examples/{FOLDER}`:" in line)
     for got in by_pod.values():
         pipe = "/mps/nvidia.com/gpu.shared/pipe"
-        assert got["environment"] == {"CUDA_MPS_PIPE_DIRECTORY": pipe, "NVIDIA_VISIBLE_DEVICES": gpu["uuid"]}
+        mps = {"CUDA_MPS_PIPE_DIRECTORY": pipe, "NVIDIA_VISIBLE_DEVICES": gpu["uuid"]}
+        assert got["environment"] == mps | dict.fromkeys(EXTRAS, "enabled")
         assert (got["mounts"], got["deviceNodes"]) == (["/dev/shm", pipe], [])
         shown = (f"CUDA_MPS_PIPE_DIRECTORY={pipe}", "NVIDIA_VISIBLE_DEVICES", *got["mounts"])
         assert all(f"`{text}`" in row for text in shown)

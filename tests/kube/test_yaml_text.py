@@ -37,6 +37,10 @@ REFUSED = {
     "tagged bool": ("!!bool x", "is not valid YAML"),
     "tagged int": ('!!int ""', "is not valid YAML"),
     "tagged float": ("!!float x", "is not valid YAML"),
+    "same key in much JSON": (
+        "{" + "".join(f'"a{n}": 1, ' for n in range(60_000)) + '"a59999": 1}',
+        "a59999 is there twice",
+    ),
     "same key in JSON": ('{"a": {"b": 1, "c": 2, "b": 3}}', "b is there twice"),
     "digits that JSON could hold": ('{"a": ' + "7" * 4000 + "}", "beyond 64 bits"),
     "infinite": ("a: .inf", "beyond 64 bits.*line 1"),

@@ -135,13 +135,22 @@ class _Explainer:
     def _too_large(self, pod: PodView) -> Answer | None:
         """Of a gang that would not fit if nothing else were there."""
         gang = key_of(pod)
-        if gang not in self._large_gangs:
-            members = [one for one in self.waiting if key_of(one.pod) == gang]
+        if gang not in self._large_gangs and self._effort.may(pod.namespace):
+            members = self._members[gang]
             able = [self._able_nodes(wants) for wants in {one.wants for one in members}]
             nodes = {node for found in able for node in (*found.nodes, *(cause.node for cause in found.others))}
             stocks = [self._stocks[node] for node in sorted(nodes)]
+            self._effort.spend(pod, len(stocks))
             self._large_gangs[gang] = about_too_large([one.demand for one in members], self._gangs, stocks)
-        return self._large_gangs[gang]
+        return self._large_gangs.get(gang)
+
+    @cached_property
+    def _members(self) -> dict[GangKey | None, list[Assignment]]:
+        """Of each gang, those that wait."""
+        found: dict[GangKey | None, list[Assignment]] = {}
+        for one in self.waiting:
+            found.setdefault(key_of(one.pod), []).append(one)
+        return found
 
     def _alone(self, assignment: Assignment) -> Answer:
         """As of a pod in no gang."""

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.instances import MIXES, instance
+from controller.explanation import explain
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
 from controller.model.scheduling import LabelSelector, PodAffinityTerm, SchedulingContext
@@ -71,6 +72,16 @@ def test_a_gang_that_is_too_large_for_empty_gpus_does_not_read_that_it_should_wa
     assert {one.reason for one in found} == {UnplacedReason.GANG_WAITS}
     words = "Wait for running pods" if room is None else f"have room for {room} even when they are empty"
     assert all(words in one.message for one in found)
+
+
+def test_which_gangs_are_too_large_is_asked_while_there_is_work_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "LOOKS", 3)
+    pending = [one for name in ("one", "two", "three", "four") for one in gang(name, 3, "3g.20gb")]
+    found = plan(cluster(server("node-1", mig()), pending=pending)).unplaced
+
+    told = {one.uid.split("-")[1]: "even when they are empty" in one.message for one in found}
+    assert len(told) == 4
+    assert set(told.values()) == {True, False}
 
 
 def test_of_two_gangs_one_is_served_whole() -> None:

@@ -79,9 +79,9 @@ def test_which_gangs_are_too_large_is_asked_while_there_is_work_for_it(monkeypat
     pending = [one for name in ("one", "two", "three", "four") for one in gang(name, 3, "3g.20gb")]
     found = plan(cluster(server("node-1", mig()), pending=pending)).unplaced
 
-    told = {one.uid.split("-")[1]: "even when they are empty" in one.message for one in found}
-    assert len(told) == 4
-    assert set(told.values()) == {True, False}
+    said = {one.uid.split("-")[1]: "even when they are empty" in one.message for one in found}
+    assert len(said) == 4
+    assert set(said.values()) == {True, False}
 
 
 def test_of_two_gangs_one_is_served_whole() -> None:

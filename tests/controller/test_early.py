@@ -19,6 +19,7 @@ from tests.builders.objects import item, node
 from tests.builders.objects import pod as raw_pod
 from tests.controller.loop_rig import LoopRig, everything_on_n1
 from tests.controller.planner.builders import cluster, mig, pod, server
+from tests.controller.planner.drain_scenes import LARGE, SMALL, drained, following, one_each, planned, scene, where
 from tests.drawn import examples
 
 NEW, OTHER = pod("new", "1g.5gb"), pod("other", "1g.5gb")
@@ -110,10 +111,10 @@ def test_keeps_every_partition_that_is_there(nodes: int, pods: int, seed: int, m
     assert not found.unplaced
     views = {(view.name, gpu.index): gpu for view in snapshot.plans for gpu in view.gpus}
     for change in found.node_changes:
-        for planned in change.gpus:
-            there = views[change.node, planned.index].partitions
-            if isinstance(planned.desired, MigDesired):
-                layout = {(one.profile, one.start) for one in planned.desired.layout}
+        for each in change.gpus:
+            there = views[change.node, each.index].partitions
+            if isinstance(each.desired, MigDesired):
+                layout = {(one.profile, one.start) for one in each.desired.layout}
                 assert {(part.profile, part.start) for part in there} <= layout
 
 
@@ -126,6 +127,24 @@ def test_what_was_released_goes_to_the_pod_that_waits_for_it(free: tuple[str, in
     nodes = ((replace(node, labels={**node.labels, "pool": "full"}), replace(view, paused=True)), server("room", mig()))
     snapshot = cluster(*nodes, pending=[waiting, replace(NEW, created=9)])
     assert (early_result(snapshot, {NEW.uid}, plan, news=True) is not None) is kept
+
+
+@pytest.mark.parametrize("news", [True, False])
+@pytest.mark.parametrize(("holders", "kept"), [((1, 6), True), ((1, 7), False)])
+def test_a_drain_goes_on_alongside_a_pod_that_comes(holders: tuple[int, int], *, news: bool, kept: bool) -> None:
+    """It is planned at once where there is room elsewhere; it never gets a place on the GPU that is drained."""
+    snapshot = scene(*one_each(*holders), pending=[LARGE])
+    first = planned(snapshot, LARGE)
+    waits = frozenset({LARGE.uid})
+    snapshot = replace(following(snapshot, first), pending=(LARGE, SMALL), aged=waits, drained_for=waits)
+    found = early_result(snapshot, {SMALL.uid}, plan, news=news)
+
+    assert drained(first) == {"large": ("node-1", 0)}
+    assert (found is not None) is kept
+    if found is not None:
+        assert found.drained == first.drained
+        assert where(found) == {"small": "node-2"}
+        assert [change.node for change in found.node_changes] == ["node-2"]
 
 
 def test_an_idle_partition_in_the_way_makes_it_wait() -> None:

@@ -62,7 +62,7 @@ def add_plan(commands: Any) -> None:
     parser.add_argument(
         "--exit-code",
         action="store_true",
-        help="exit 1 when a pod that requests GPUs is not placed",
+        help="exit 1 when a pod that requests GPUs is not placed, or a pod cannot be read",
     )
     parser.set_defaults(run=run)
 
@@ -99,7 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"gpuplan: {line}", file=sys.stderr)
     if found.impossible:
         return 2
-    return 1 if arguments.exit_code and document["unplaced"] else 0
+    missing = document["unplaced"] or any(one.kind == "Pod" for one in found.left_out)
+    return 1 if arguments.exit_code and missing else 0
 
 
 def _left_to_others(found: WhatIf, result: PlanningResult) -> Iterable[Unplaced]:

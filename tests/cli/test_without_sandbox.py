@@ -77,14 +77,16 @@ def test_every_program_s_help_has_examples(module: str, arguments: list[str]) ->
     assert "examples:\n  gpuplan-" in done.stdout
 
 
+@pytest.mark.parametrize("priority", ["0", "high"], ids=["no node for it", "unreadable"])
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--exit-code"], 1)])
 def test_the_exit_code_shows_unplaced_pods_on_request(
-    options: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str], code: int, priority: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pod = tmp_path / "pod.yaml"
     pod.write_text(
-        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i, "
-        "resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}]}}"
+        "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: p, resourceVersion: '1'}, "
+        f"spec: {{priority: {priority}, containers: [{{name: c, image: i, "
+        "resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}]}, status: {phase: Pending}}"
     )
     assert main(["plan", "-f", str(pod), *options]) == code
     assert main(["plan", "-f", EXAMPLE, "--exit-code"]) == 0

@@ -82,6 +82,8 @@ class _Reader:
         window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=lambda: 0.0)
         self._state = State(window=window, options=options, clock=lambda: 0.0, informers=FixedInformers(context))
         self._holders: dict[str, list[PodView]] = {}
+        self._unknown: dict[str, str] = {}
+        """Nodes with a pod of which not even the requests can be read, and why they are left out."""
         self._requested: set[str] = set()
         """MIG profiles that pending pods request."""
         self._specs: dict[str, Raw] = {}
@@ -108,10 +110,19 @@ class _Reader:
             view = read_pod(_complete_pod(raw, priorities, latest))
             if isinstance(view, Unreadable):
                 self._leave_out(view)
+                self._hold_unread(view)
             elif view.phase not in FINISHED:
                 self._observe_pod(raw, view)
         for name in sorted(priorities.unknown):
             self._remarks.append(f"PriorityClass {name} is not in the files: its pods count with priority 0")
+
+    def _hold_unread(self, found: Unreadable) -> None:
+        """What it may hold counts as in use, as in the controller."""
+        if found.held is not None:
+            self._holders.setdefault(found.node, []).append(found.held)
+            self._state.observe_pod(found.held.key, found.held)
+        elif found.node and not found.finished:
+            self._unknown[found.node] = f"what pod {found.name} holds there cannot be read"
 
     def _observe_pod(self, raw: Raw, view: PodView) -> None:
         if view.node and view.gpu:
@@ -127,6 +138,9 @@ class _Reader:
     def read_nodes(self, nodes: Sequence[Raw], plans: Mapping[str, Raw]) -> None:
         for raw in nodes:
             name = raw["metadata"]["name"]
+            if reason := self._unknown.get(name):
+                self._left_out.append(LeftOut(kind="Node", name=name, reason=reason))
+                continue
             node = _complete_node(raw)
             plan = self._plan_for(node, plans.get(name))
             if plan is not None:

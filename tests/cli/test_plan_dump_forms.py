@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cli.__main__ import main
-from tests.builders.objects import node, pod
+from tests.builders.objects import container, node, pod
 from tests.cli.plan_command import cluster, dump, places, planned
 
 
@@ -179,3 +179,24 @@ def test_a_pod_group_in_the_dump_tells_how_many_of_its_pods_must_start(
     nodes = [node("n1"), node("n2")]
 
     assert len(planned(capsys, dump(tmp_path, *nodes, *pods, group))["placed"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("priority", "amount", "why"),
+    [
+        ("high", "1", "pods hold 1 x nvidia.com/mig-3g.20gb of its GPUs, and it is not known where"),
+        (0, "many", "what pod default/holder holds there cannot be read"),
+    ],
+    ids=["its requests can be read", "nothing can"],
+)
+def test_what_a_bound_pod_that_cannot_be_read_holds_is_in_use(
+    priority: object, amount: str, why: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    limits = {"nvidia.com/mig-3g.20gb": amount}
+    holder = pod("holder", node="n1", containers=[container(limits=limits)], priority=priority)
+    found = planned(capsys, dump(tmp_path, *cluster(), holder))
+
+    assert found["placed"] == []
+    left_out = {(one["kind"], one["name"]): one["reason"] for one in found["leftOut"]}
+    assert left_out.keys() == {("Pod", "default/holder"), ("Node", "n1")}
+    assert why in left_out["Node", "n1"]

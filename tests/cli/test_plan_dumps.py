@@ -176,8 +176,8 @@ def test_what_is_left_to_dra_is_reported(capsys: pytest.CaptureFixture[str], tmp
     ]
     found = planned(capsys, dump(tmp_path, node(), *pods, *classes))
 
-    assert places(found) == {"ours": "n1"}
-    assert reasons(found) == dict.fromkeys(("claim", "template", "mapped", "whole", "both"), "NotServed")
+    assert places(found) == {"mapped": "n1", "ours": "n1"}
+    assert reasons(found) == dict.fromkeys(("claim", "template", "whole", "both"), "NotServed")
     assert all("DRA serves" in one["message"] for one in found["unplaced"])
 
 

@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 def printed(*arguments: str) -> str:
     """What make would run."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    # A make around this one passes on what it was given.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PROFILE"))}
     command = ["make", "--dry-run", "--old-file", ".venv/.ready", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
     return done.stdout

@@ -11,7 +11,7 @@ from tests.nodeagent.nvidia.conftest import MakeNvidia
 from tests.nodeagent.nvidia.nvidia_world import SHARED, WHOLE, NvidiaWorld
 from tests.nodeagent.watched import Killed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 CONFIGS = (NodeConfig(), NodeConfig(replicas=2), NodeConfig(replicas=4, renamed=True))
 
 

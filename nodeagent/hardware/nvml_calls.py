@@ -102,8 +102,11 @@ def of_form(text: object, form: re.Pattern[str], what: str) -> str:
 
 
 def processes(binding: Callable[[Any], Any], device: Any) -> set[int]:
-    """The ids of a list of processes, in one call: the binding makes a second one once there is a process."""
-    array, count = (NVML.c_nvmlProcessInfo_v3_t * ROOM)(), ctypes.c_uint(ROOM)
+    """The ids of a list of processes, in one call: the binding makes a second one once there is a process.
+
+    Driver 530 writes entries of 32 bytes where others write 24; the array has room for these, too.
+    """
+    array, count = (NVML.c_nvmlProcessInfo_v3_t * (2 * ROOM))(), ctypes.c_uint(ROOM)
     try:
         call = NVML._nvmlGetFunctionPointer(f"{binding.__name__}_v3")
         NVML._nvmlCheckReturn(call(device, ctypes.byref(count), array))

@@ -40,6 +40,8 @@ class _Turn:
             if title not in drained.holders
         ]
         if drained.partitions != before.partitions:
+            # Another GPU is no progress, but what there was before is not held against it.
+            self.moved_at = now if self.patience > UNCHANGED_SECONDS else self.moved_at
             self.patience = UNCHANGED_SECONDS
         elif left:
             self.moved_at = now

@@ -75,10 +75,11 @@ class Drains:
         """What the plans hold, before any pod is placed."""
         drains = [(node, gpu, gpu.drain) for node, stock in enumerate(self.stocks) for gpu in stock.gpus if gpu.drain]
         by_uid = {one.pod.uid: one for one in assignments if one.tried} if drains else {}
+        drains.sort(key=lambda found: sum(part.id in found[2].partitions for part in found[1].staying))
         for node, gpu, drain in drains:
             one = by_uid.get(drain.uid)
             over = len(self.found) >= self.most or drain.uid in self.snapshot.resting
-            # The plan of a node that was away may still have an earlier drain for the pod.
+            # The plan of a node that was away may still have an earlier drain for the pod: fewest holders go on.
             over = over or any(each.assignment is one for each in self.found)
             if one is not None and not one.placed and not over and self.board.group_of[node] in one.groups:
                 self._carry_on(one, node, gpu, drain, assignments)

@@ -85,6 +85,16 @@ def test_a_holder_that_comes_or_another_gpu_is_no_progress() -> None:
     assert turns.note(held("c", gpu=1), UNCHANGED_SECONDS / 2)
 
 
+def test_progress_on_another_gpu_is_not_held_against_the_next_one() -> None:
+    """Its agent is silent, say: the pod has had a GPU drained for long, since a holder has left it."""
+    turns = Turns()
+    turns.note(held("a", "b"), 60)
+    turns.note(held("b"), 2 * UNCHANGED_SECONDS)
+    assert not turns.note(held("c", gpu=1))
+    assert not turns.note(held("c", gpu=1), UNCHANGED_SECONDS - 60)
+    assert turns.note(held("c", gpu=1), 120)
+
+
 def test_the_pause_doubles_up_to_a_limit() -> None:
     turns = Turns()
     pauses = []

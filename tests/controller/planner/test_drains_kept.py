@@ -164,6 +164,16 @@ def test_one_whose_agent_is_silent_binds_the_pod_to_no_place() -> None:
     assert len(planned(back, LARGE).drained) == 1
 
 
+def test_when_a_silent_agent_is_back_the_gpu_with_fewest_holders_goes_on() -> None:
+    snapshot = scene(*one_each(7, 1), pending=[LARGE])
+    snapshot = following(snapshot, planned(snapshot, LARGE))
+    silent = replace(snapshot, plans=(snapshot.plans[0], replace(snapshot.plans[1], agent_alive=False)))
+    result = planned(silent, LARGE)
+    assert drained(result) == {"large": ("node-1", 0)}
+    back = replace(following(silent, result), plans=(following(silent, result).plans[0], snapshot.plans[1]))
+    assert drained(planned(back, LARGE)) == {"large": ("node-2", 0)}
+
+
 def test_it_goes_on_when_a_silent_agent_is_back_and_there_was_no_other_place() -> None:
     snapshot = scene(*one_each(1), pending=[LARGE])
     snapshot = following(snapshot, planned(snapshot, LARGE))

@@ -70,12 +70,13 @@ def supply_of(stock: NodeStock) -> NodeSupply:
         if gpu.view.settled or not gpu.view.under_way
         for part in gpu.view.partitions
     )
+    ours = stock.node.partitioning is not None and not (stock.plan is not None and stock.plan.by_nvidia)
     there = at_most(gpu.view for gpu in stock.gpus)
     existing, under_way = {}, {}
     advertised = {name for name, count in stock.node.allocatable.items() if count and is_device(name)}
     for resource in sorted(advertised | {name for name in coming if is_device(name)}):
         allocatable = stock.node.allocatable.get(resource, 0)
-        if is_partition(resource):  # those that are gone already, and that it still counts, are no supply
+        if ours and is_partition(resource):  # those that are gone already, and that it still counts, are no supply
             allocatable = min(allocatable, there[resource])
         # Withdrawn partitions leave allocatable late: until then it exceeds what will be left of the observed ones.
         late = min(leaving[resource], max(0, allocatable - (observed[resource] - leaving[resource])))

@@ -5,8 +5,11 @@ from dataclasses import replace
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
-from controller.model.views import MigDesired, PodView
+from controller.model.views import MigDesired, PlannerOptions, PodView
+from controller.planner.inventory.eligibility import node_stock
+from controller.planner.inventory.supply import supply_of
 from controller.planning import plan
+from crds.v1alpha1.names import GpuState
 from tests.builders.models import A100
 from tests.controller.planner.builders import cluster, holder, layout, mig, node, plan_of, pod, server
 from tests.controller.planner.checker import check
@@ -180,3 +183,17 @@ def test_what_is_under_way_for_a_bound_pod_keeps_no_pod_off_its_node() -> None:
     snapshot = cluster((view, plan_of("node-1", gpus=[CHANGING, mig(1)])), pods=there, pending=pods(1, "1g.5gb"))
 
     assert supplies(planned(snapshot)) == {"p0": "new on node-1"}
+
+
+def test_what_the_plugin_of_others_offers_more_often_than_it_is_there_is_supply() -> None:
+    """It shares each instance by time; of our own plugin the surplus is what is gone already."""
+    shared = mig(0, used=[("1g.5gb", 0), ("1g.5gb", 1)])
+    failed = replace(mig(1), settled=False, state=GpuState.FAILED)
+    found = {}
+    for by_nvidia in (True, False):
+        there = node("n1", gpus=[shared, failed], allocatable={"nvidia.com/mig-1g.5gb": 8})
+        view = replace(plan_of("n1", gpus=[shared, failed]), by_nvidia=by_nvidia)
+        holders = [holder("n1", ("1g.5gb", 1), name=f"holder-{number}") for number in range(2)]
+        stock = node_stock(there, view, holders, PlannerOptions())
+        found[by_nvidia] = dict(supply_of(stock).existing)
+    assert found == {True: {"nvidia.com/mig-1g.5gb": 6}, False: {}}

@@ -126,6 +126,8 @@ def _refusal(pod: PodView, serving: Serving) -> Unplaced | None:
             return _not_served(
                 pod, f"{resource} is not served: a slice has at least 1 GB. Request nvidia.com/gpu-<N>gb."
             )
+    if WHOLE in serving.dra_resources and any(resource == WHOLE for resource, _ in pod.gpu):
+        return _not_served(pod, f"A DeviceClass maps {WHOLE}, so DRA serves it. Request partitions in another pod.")
     if pod.claims:
         return _not_served(
             pod, "The pod has resource claims, which DRA serves. Request the partition in resources.limits alone."

@@ -118,6 +118,14 @@ def test_these_get_a_reason_with_a_remedy(candidate: PodView, reason: UnplacedRe
     assert remedy in refused.message
 
 
+def test_partitions_alongside_a_whole_gpu_that_a_device_class_maps_are_left_to_dra() -> None:
+    both = pod("a", MIG, "nvidia.com/gpu")
+    (found,) = collect([both], Serving(dra_resources=frozenset({"nvidia.com/gpu"}))).refused
+    assert (found.reason, "DRA serves it" in found.message) == (UnplacedReason.NOT_SERVED, True)
+    assert not collect([both], Serving()).refused
+    assert not collect([pod("a", MIG)], Serving(dra_resources=frozenset({"nvidia.com/mig-1g.5gb"}))).refused
+
+
 @pytest.mark.parametrize(
     "misnamed",
     [

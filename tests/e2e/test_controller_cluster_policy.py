@@ -51,6 +51,9 @@ def test_of_a_node_the_removal_of_our_taint(cluster: RealCluster, controller: Ap
         refused = call(controller, "PATCH", path, {"spec": spec}, MERGE)
         assert refused.status == 403, spec
         assert sentence in refused.message
+    for label in ("true", None):  # its labels do not depend on the taint
+        labels = {"metadata": {"labels": {names.LABEL_NODE_AGENT: label}}}
+        assert call(controller, "PATCH", path, labels, MERGE).allowed
     taints = apply.get(cluster.admin, path)["spec"]["taints"]
     position = [taint["key"] for taint in taints].index(names.TAINT_CHANGING)
     off = [{"op": "remove", "path": f"/spec/taints/{position}"}]

@@ -19,7 +19,7 @@ from kube.kubelet_api.deviceplugin_pb2 import DevicePluginOptions
 from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.podresources_pb2_grpc import PodResourcesListerStub
 from tests.builders import objects
-from tests.e2e.kubelet.nodes import KubeletNode, Seen, has_active_list, knows_plugins_by_socket
+from tests.e2e.kubelet.nodes import KubeletNode, Seen, has_active_list, knows_plugins_by_socket, minor_of
 from tests.e2e.real_cluster import NODES
 from tests.e2e.rig.realkubelet.runtime import connects
 from tests.sandbox.kubelet.fakes import FakePlugin
@@ -36,6 +36,7 @@ _numbers = itertools.count(1)
 class KubeletSide:
     def __init__(self, side: str, node: KubeletNode, admin: ApiClient, version: str) -> None:
         self.side = side
+        self.minor = minor_of(version)
         self.active_list = has_active_list(version)
         self.by_socket = knows_plugins_by_socket(version)
         self.node = node

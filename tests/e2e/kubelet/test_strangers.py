@@ -203,13 +203,19 @@ def test_what_a_claim_holds_outlives_the_driver(node: GpuNode, driver: DraDriver
     )
 
 
-def test_a_taint_of_devices_ends_pods_with_claims_and_no_others(node: GpuNode, driver: DraDriver) -> None:
-    """From 1.37 on, by default. What the pod held is free once it is gone, as after any other end."""
+@pytest.fixture
+def ours(node: GpuNode) -> Raw:
+    """A pod with a slice of ours, from before a driver comes: then gpuplan offers nothing new."""
     if minor_of(node.cluster.plane.version) < OBEYS_TAINT_RULES:
         pytest.skip("this control plane has no DeviceTaintRule, as it comes")
+    raw = node.create_pod("ours", mig_resource("1g.10gb"))
+    node.wait_running(raw)
+    return raw
+
+
+def test_a_taint_of_devices_ends_pods_with_claims_and_no_others(node: GpuNode, ours: Raw, driver: DraDriver) -> None:
+    """From 1.37 on, by default. What the pod held is free once it is gone, as after any other end."""
     admin = node.cluster.admin
-    ours = node.create_pod("ours", mig_resource("1g.10gb"))
-    node.wait_running(ours)
     node.wait_running(claim_pod(node))
     small = next(uuid for uuid, place in node.slices().items() if place == ("1g.10gb", 0))
     taint = {"key": "gpuplan.test/ill", "effect": "NoExecute"}

@@ -7,7 +7,7 @@ nothing; a slow API server loses Events and never holds up a pass.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from controller.actions.decisions import Decisions
 from controller.actions.environment import Environment
@@ -65,7 +65,7 @@ class Reporter:
         self._pod_events.report(_statements(snapshot, result, self._mps_user_id), ready=ready)
         self._plan_events(result, outcomes)
         self._report_failures(result.failures)
-        self._report_pod_failures(result.pod_failures)
+        self._report_pod_failures(result.pod_failures, {missed.uid for missed in result.unplaced})
         self._failures.warn(" ".join(result.remarks), about="pass")
         self._log(result, outcomes, seconds, why)
         self.decisions = self.decisions.after(result, finished_at=api_time(self._environment.now()))
@@ -143,8 +143,8 @@ class Reporter:
                 about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
                 self._recorder.emit(about, "Warning", EventReason.PLAN_FAILED, _left_out(failure))
 
-    def _report_pod_failures(self, failures: Iterable[PodFailure]) -> None:
-        """The same for each pod that was set aside; of a pending one the result tells its owner."""
+    def _report_pod_failures(self, failures: Iterable[PodFailure], told: Collection[str]) -> None:
+        """The same for each pod that was set aside; who owns one of `told` (uids) reads why it waits."""
         failed = {failure.uid: failure for failure in failures}
         self._metrics.set_aside_pods.set(len(failed))
         self._pod_failures.retain(failed.keys())
@@ -153,7 +153,7 @@ class Reporter:
                 continue
             name = "/".join(failure.key)
             log.error("pod %s is set aside, planning with it failed: %s", name, failure.trace or failure.message)
-            if not failure.pending:
+            if uid not in told:
                 about = ObjectReference(
                     api_version="v1", kind="Pod", name=failure.key[1], namespace=failure.key[0], uid=uid
                 )

@@ -5,8 +5,8 @@ tried yet may take what is free, no more. Whether a request is served is judged 
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from controller.model.capacity import Amounts, Capacity, needs_of
@@ -54,6 +54,8 @@ class DemandSet:
     untried: tuple[Demand, ...] = ()
     """The scheduler has not tried them yet: they may take what is free, nothing is planned for them."""
     refused: tuple[Unplaced, ...] = ()
+    failed: Mapping[str, Exception] = field(default_factory=dict)
+    """What judging them raised, by uid."""
 
 
 def queue_order(pod: PodView) -> tuple[int, int, str, str, str]:

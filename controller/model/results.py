@@ -72,7 +72,6 @@ class PodFailure:
 
     uid: str
     key: PodKey
-    pending: bool
     message: str
     """The error in one line."""
     trace: str = ""
@@ -80,7 +79,7 @@ class PodFailure:
     @classmethod
     def of(cls, pod: PodView, error: Exception) -> "PodFailure":
         found = NodeFailure.of(pod.node, error)
-        return cls(uid=pod.uid, key=pod.key, pending=not pod.node, message=found.message, trace=found.trace)
+        return cls(uid=pod.uid, key=pod.key, message=found.message, trace=found.trace)
 
 
 @value

@@ -19,8 +19,11 @@ from partitioning.resources import WHOLE, AckRequest, NoMemoryRequest, SharedReq
 
 NO_BIND_FAILURES: Mapping[str, str] = MappingProxyType({})
 
-Judged = Demand | Unplaced | None
-"""What a pod demands, or why its request is not served. None: nothing that is ours to provide or to explain."""
+Judged = Demand | Unplaced | Exception | None
+"""What a pod demands, or why its request is not served. None: nothing that is ours to provide or to explain.
+
+An error that its data raised is kept here, so that it costs no other pod anything: planning sets the pod aside.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,13 @@ class Serving:
 
 def judge(pod: PodView, serving: Serving) -> Judged:
     """Whether it is served at this moment is decided when it is planned: see `arrange`."""
+    try:
+        return _judge(pod, serving)
+    except Exception as error:  # noqa: BLE001  # named in the result of each pass
+        return error
+
+
+def _judge(pod: PodView, serving: Serving) -> Demand | Unplaced | None:
     if pod.deleting:
         return None
     misnamed = sorted({*pod.misnamed} - serving.advertised - serving.dra_resources) if pod.misnamed else []
@@ -74,6 +84,7 @@ def arrange(pending: Iterable[tuple[PodView, Judged]], bind_failures: Mapping[st
     helpable: list[Demand] = []
     untried: list[Demand] = []
     refused: list[Unplaced] = []
+    failed: dict[str, Exception] = {}
     queue = sorted(pending, key=lambda one: queue_order(one[0]))
     # A gang's other pods may be held back until all can start: they count as tried as well.
     waiting_gangs = {(pod.namespace, pod.gang) for pod, _ in queue if pod.gang and pod.unschedulable}
@@ -81,7 +92,9 @@ def arrange(pending: Iterable[tuple[PodView, Judged]], bind_failures: Mapping[st
         found = judged
         if isinstance(judged, Demand):
             found = _preempting(pod) or _unbindable(pod, bind_failures) or judged
-        if isinstance(found, Unplaced):
+        if isinstance(found, Exception):
+            failed[pod.uid] = found
+        elif isinstance(found, Unplaced):
             refused.append(found)
         elif found is not None and found.tried:
             helpable.append(found)
@@ -89,7 +102,7 @@ def arrange(pending: Iterable[tuple[PodView, Judged]], bind_failures: Mapping[st
             helpable.append(replace(found, tried=True))
         elif found is not None:
             untried.append(found)
-    return DemandSet(helpable=tuple(helpable), untried=tuple(untried), refused=tuple(refused))
+    return DemandSet(helpable=tuple(helpable), untried=tuple(untried), refused=tuple(refused), failed=failed)
 
 
 def _is_others_business(pod: PodView, serving: Serving) -> bool:

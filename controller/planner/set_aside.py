@@ -29,8 +29,8 @@ class SetAside:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._errors: dict[str, Exception] = {}
-        """By uid."""
+        self._errors = dict(snapshot.demands.failed)
+        """By uid; first those of pods that could not even be judged."""
         self._last: tuple[object, list[str], str] | None = None
         """Where the last error was, the other suspects, and the pod that was set aside for it."""
         self._tries = 0

@@ -212,13 +212,15 @@ def test_a_bound_pod_that_was_set_aside_has_an_event_once_a_metric_and_its_trace
     desk: ReporterDesk, caplog: pytest.LogCaptureFixture
 ) -> None:
     failed = (
-        PodFailure(uid="u1", key=("team", "a"), pending=False, message="KeyError: 'x'", trace="Traceback …"),
-        PodFailure(uid="u2", key=("team", "b"), pending=True, message="KeyError: 'x'", trace="Traceback …"),
+        PodFailure(uid="u1", key=("team", "a"), message="KeyError: 'x'", trace="Traceback …"),
+        PodFailure(uid="u2", key=("team", "b"), message="KeyError: 'x'", trace="Traceback …"),
     )
-    (event,) = desk.report(pod_failures=failed)  # the pending one has its reason
+    told = Unplaced(uid="u2", key=("team", "b"), reason=UnplacedReason.NOT_SERVED, message="Planning this pod failed.")
+    event, reason = sorted(desk.report(pod_failures=failed, unplaced=(told,)))
+    assert reason[:3] == ("Pod/b", "Warning", "NotServed")
     assert event[:3] == ("Pod/a", "Warning", "PlanFailed")
     assert event[3].startswith("Planning with this pod failed (KeyError: 'x'): what it holds counts")
-    assert desk.report(pod_failures=failed) == []
+    assert desk.report(pod_failures=failed, unplaced=(told,)) == []
     assert desk.value("gpuplan_set_aside_pods") == 2
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "pod team/a is set aside, planning with it failed: Traceback …",

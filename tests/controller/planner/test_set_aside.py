@@ -70,7 +70,7 @@ def test_a_bound_pod_that_is_met_while_others_are_judged_is_set_aside(field: str
 
     result = plan(with_holder(odd))
 
-    assert [(failure.key, failure.pending) for failure in result.pod_failures] == [(("team", "odd"), False)]
+    assert [failure.key for failure in result.pod_failures] == [("team", "odd")]
     assert {placed.key[1]: placed.node for placed in result.placed} == places(with_holder(usual))
     assert result.unplaced == ()
 
@@ -116,3 +116,13 @@ def test_a_bound_that_cannot_be_computed_costs_the_figure_and_not_the_plan(monke
     assert (result.placed, result.node_changes) == (usual.placed, usual.node_changes)
     assert result.bound == 5
     assert result.remarks == ("The bound could not be computed (OverflowError: int too large to convert to float).",)
+
+
+def test_a_pending_pod_without_a_gpu_is_named_though_no_owner_waits_for_a_gpu() -> None:
+    odd = replaced(pod("odd", "1g.5gb"), labels=ODD, gpu=(), requests=())
+    requirement = Requirement(key="app", operator="In", values=("web",))
+    away = replace(AWAY, selector=LabelSelector(requirements=(requirement,)))  # pods with such a label are counted
+    result = plan(cluster(*servers(), pending=[replaced(pod("p", "1g.5gb"), anti_affinity=(away,)), odd]))
+
+    assert [failure.key for failure in result.pod_failures] == [("team", "odd")]
+    assert (len(result.placed), result.unplaced) == (1, ())

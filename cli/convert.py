@@ -16,7 +16,16 @@ import yaml
 from cli.examples import add_command
 from cli.hardware import MAX_GPUS
 from cli.manifests import load_cluster
-from cli.nvidia_config import PluginSharing, SharedResource, Sharing, Unusable, full_name, looks_like_one, read
+from cli.nvidia_config import (
+    PluginSharing,
+    SharedResource,
+    Sharing,
+    Unusable,
+    full_name,
+    looks_like_one,
+    read,
+    what_it_is,
+)
 from crds.v1alpha1.gpu_labels import counts_mig_devices
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_COUNT, LABEL_PRODUCT
 from kube.yaml_text import read_yaml
@@ -133,9 +142,13 @@ def _configs(config_maps: Iterable[Json], keys: Collection[str] | None) -> dict[
         place = _place(config_map)
         data = config_map.get("data")
         for key, text in data.items() if isinstance(data, dict) else ():
-            asked = (keys is None or key in keys) and isinstance(text, str)
-            if asked and looks_like_one(read_yaml(text, largest=LARGEST_CONFIG)):
+            if not (keys is None or key in keys) or not isinstance(text, str):
+                continue
+            document = read_yaml(text, largest=LARGEST_CONFIG)
+            if looks_like_one(document):
                 found[key].append((place, text))
+            elif keys is None and (what := what_it_is(document)):
+                _note(f"{place} {key}: {what}")
     return dict(found)
 
 

@@ -18,6 +18,7 @@ import jsonschema
 from cli.dumped import problems_of
 from cli.hardware import Problem, gpus_of
 from cli.manifest_schemas import SCHEMAS, known_kinds
+from cli.nvidia_config import what_it_is
 from kube.yaml_text import NotYaml, read_documents
 
 ORDER = ("Namespace", "Node", "ConfigMap", "GPUPartitionPlan", "Pod")
@@ -144,7 +145,9 @@ def _read(texts: Iterable[tuple[str, str]]) -> tuple[list[Manifest], list[str]]:
         if isinstance(found, NotYaml):
             problems.append(f"{source}: {found.sentence}")
         else:
-            manifests += _documents(source, found)
+            foreign = list(map(what_it_is, found))
+            problems += [f"{source}: document {index}: {what}" for index, what in enumerate(foreign) if what]
+            manifests += _documents(source, [None if what else one for one, what in zip(found, foreign, strict=True)])
     return manifests, problems
 
 

@@ -179,6 +179,23 @@ def looks_like_one(document: object) -> bool:
     return version == "v1" or (not version and any(isinstance(document.get(key), Mapping) for key in _SECTIONS))
 
 
+def what_it_is(document: object) -> str:
+    """Of a text that belongs to other software about GPUs: whose it is, and what to do with it; else empty."""
+    if looks_like_one(document):
+        return "a config of NVIDIA's device plugin: give the ConfigMap that holds it, and the Nodes"
+    if isinstance(document, Mapping) and "mig-configs" in document:
+        return (
+            "a config of mig-parted, which needs no import: instances stay as they are, and spec.gpus holds on to "
+            "them where you want that (docs/moving.md)"
+        )
+    if isinstance(document, Mapping) and document.get("kind") == "GpuPartitionerConfig":
+        return "a config of nos, which is no plan: its settings are those of the controller (docs/moving.md)"
+    groups = document if isinstance(document, list) else []
+    if any(isinstance(one, Mapping) and "allowedGeometries" in one for one in groups):
+        return "geometries of nos, which are no plan: they go into the controller's setting knownMigGeometriesFile"
+    return ""
+
+
 def full_name(name: str) -> str:
     """`gpu` is nvidia.com/gpu."""
     return name if name.startswith(VENDOR) else f"{VENDOR}{name}"

@@ -118,7 +118,8 @@ def _not_offered(resource: str, models: Sequence[GpuModel], *, labelled: bool) -
                 f"No GPU in this cluster offers {resource}: MPS slices need Volta or newer. Add a node with such a GPU."
             )
         return (
-            f"No GPU in this cluster offers {resource}: the largest slice is {mps_resource_gb(size_gb)} "
+            f"No GPU in this cluster offers {resource}: "
+            f"the largest slice {'is' if labelled else 'would be'} {mps_resource_gb(size_gb)} "
             f"({largest.product}). {'Request less' if labelled else sentence(add)}."
         )
     remedy = f"Request one of these, or {add}" if labelled and any(map(_capability, models)) else sentence(add)

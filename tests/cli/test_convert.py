@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +109,50 @@ def test_a_key_of_two_config_maps_is_not_guessed(run: Run) -> None:
     code, plans, notes = run("import", [config_map("one", any=MPS_4), config_map("two", any=MPS_4), node()])
     assert (code, plans) == (1, [])
     assert "config 'any' is in gpu-operator/one and in gpu-operator/two" in notes
+
+
+MIG_PARTED = "version: v1\nmig-configs: {all-1g.10gb: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]}"
+GEOMETRIES = "- models: [A30]\n  allowedGeometries:\n  - 1g.6gb: 4"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            MIG_PARTED,
+            "a config of mig-parted, which needs no import: instances stay as they are, and spec.gpus holds on",
+        ),
+        (
+            GEOMETRIES,
+            "geometries of nos, which are no plan: they go into the controller's setting knownMigGeometriesFile",
+        ),
+        (
+            "kind: GpuPartitionerConfig\nbatchWindowIdleSeconds: 10",
+            "a config of nos, which is no plan: its settings are",
+        ),
+    ],
+    ids=["mig-parted", "geometries", "nos"],
+)
+def test_a_file_of_other_software_is_named_with_what_to_do(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, sentence: str
+) -> None:
+    code, plans, notes = run("import", [config_map("other", **{"config.yaml": text}), node()])
+    assert (code, plans) == (1, [])
+    assert f"gpuplan: gpu-operator/other config.yaml: {sentence}" in notes
+
+    (tmp_path / "config.yaml").write_text(text)
+    assert main(["import", "-f", str(tmp_path / "config.yaml")]) != 0
+    assert f": {sentence}" in capsys.readouterr().err
+
+
+def test_a_bare_config_of_the_plugin_is_wanted_in_its_config_map(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text(MPS_4)
+    assert main(["import", "-f", str(tmp_path / "config.yaml")]) == 2
+    assert (
+        "a config of NVIDIA's device plugin: give the ConfigMap that holds it, and the Nodes" in capsys.readouterr().err
+    )
 
 
 def plan(name: str, *gpus: dict[str, Any], **spec: Any) -> dict[str, Any]:

@@ -97,6 +97,13 @@ def test_the_largest_mps_slice_is_named() -> None:
     assert "the largest slice is nvidia.com/gpu-84gb (NVIDIA-H100-80GB-HBM3)" in message
 
 
+def test_where_no_node_is_shared_the_largest_slice_is_one_that_nobody_can_request_yet() -> None:
+    reason, message = answer_to(cluster(server("node-1", mig(gpu_model=H100)), pending=[pod("a", "200gb")]))
+
+    assert reason is UnplacedReason.NEVER_FITS
+    assert "the largest slice would be nvidia.com/gpu-84gb (NVIDIA-H100-80GB-HBM3). Add a node" in message
+
+
 def test_full_with_pods_of_this_very_plan() -> None:
     pending = [pod("first", "7g.40gb", priority=1), pod("a", "1g.5gb")]
     reason, message = answer_to(cluster(server("node-1", mig()), pending=pending))

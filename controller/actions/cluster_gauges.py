@@ -8,6 +8,7 @@ and closed sets of words; never the name of a pod.
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -22,6 +23,8 @@ from controller.model.views import NodeView, PartitionView, PlannerOptions, Plan
 from controller.planner.inventory.eligibility import node_stock
 from crds.v1alpha1.names import Mode
 
+Key = Any
+"""A label's value, or a tuple of them."""
 UNDECIDED = "Undecided"
 """Reason of a pending pod that no pass has judged yet, or that needs none."""
 
@@ -61,56 +64,37 @@ class ClusterGauges(Collector):
         yield from self._demand()
         yield from self._supply()
         yield from self._plans()
-        unreadable = _family(
-            "gpuplan_unreadable_objects", "Objects left out because they cannot be understood.", "kind"
+        unreadable = Tally(kind for kind, _ in self._state.unreadable())
+        yield _gauge(
+            "gpuplan_unreadable_objects", "Objects left out because they cannot be understood.", "kind", unreadable
         )
-        for kind, count in sorted(Tally(kind for kind, _ in self._state.unreadable()).items()):
-            unreadable.add_metric([kind], count)
-        yield unreadable
-        watches = _family("gpuplan_watch_working", "0 while this watch meets errors.", "path")
-        by_path = {path: error for errors in self._watch_errors for path, error in errors().items()}
-        for path, error in sorted(by_path.items()):
-            watches.add_metric([path], int(not error))
-        yield watches
+        working = {path: int(not error) for errors in self._watch_errors for path, error in errors().items()}
+        yield _gauge("gpuplan_watch_working", "0 while this watch meets errors.", "path", working)
         yield GaugeMetricFamily(
             "gpuplan_batch_window_open", "1 while pending pods are being collected.", value=int(self._window.open)
         )
 
     def _demand(self) -> Iterable[Metric]:
-        pods = self._state.pending()
-        pending = _family(
-            "gpuplan_pending_pods",
-            "Pods without a node that request this resource, by what the last pass decided on them.",
-            "resource",
-            "reason",
-        )
-        waiting = _family("gpuplan_waiting_pods", "Pods without a node that request partitions.", "namespace")
-        for namespace, count in sorted(Tally(pod.namespace for pod in pods if pod.gpu).items()):
-            waiting.add_metric([namespace], count)
-        yield waiting
-        unplaced = _family("gpuplan_unplaced_pods", "Pending pods that the last pass could not place.", "reason")
-        if (verdicts := self._metrics.verdicts) is not None:  # else it stands by: the leader has the reasons
-            tally = Tally((resource, verdicts.get(pod.uid, UNDECIDED)) for pod in pods for resource, _ in pod.gpu)
-            for key, count in sorted(tally.items()):
-                pending.add_metric(list(key), count)
+        pods, verdicts = self._state.pending(), self._metrics.verdicts
+        waiting = Tally(pod.namespace for pod in pods if pod.gpu)
+        yield _gauge("gpuplan_waiting_pods", "Pods without a node that request partitions.", "namespace", waiting)
+        decided: Mapping[Key, float] = {}
+        unplaced: Mapping[Key, float] = {}
+        if verdicts is not None:  # else it stands by: the leader has the reasons
+            decided = Tally((resource, verdicts.get(pod.uid, UNDECIDED)) for pod in pods for resource, _ in pod.gpu)
             reasons = Tally(verdicts.get(pod.uid, PLACED) for pod in pods)
-            for reason in UnplacedReason:
-                unplaced.add_metric([reason.value], reasons[reason.value])
-        yield pending
-        yield unplaced
-        oldest = _family(
-            "gpuplan_oldest_pending_pod_seconds",
-            "How long the oldest pending pod that demands this resource has waited, since this process first saw it.",
-            "resource",
-        )
+            unplaced = {reason.value: reasons[reason.value] for reason in UnplacedReason}
+        text = "Pods without a node that request this resource, by what the last pass decided on them."
+        yield _gauge("gpuplan_pending_pods", text, "resource reason", decided)
+        text = "Pending pods that the last pass could not place."
+        yield _gauge("gpuplan_unplaced_pods", text, "reason", unplaced)
         since, now = self._state.demanded_since(), self._clock()
-        waits: dict[str, float] = {}
+        waits: dict[Key, float] = {}
         for pod in pods:
             for resource, _ in pod.gpu if pod.uid in since else ():
                 waits[resource] = max(waits.get(resource, 0.0), now - since[pod.uid])
-        for resource, seconds in sorted(waits.items()):
-            oldest.add_metric([resource], seconds)
-        yield oldest
+        text = "How long the oldest pending pod that demands this resource has waited, since this process first saw it."
+        yield _gauge("gpuplan_oldest_pending_pod_seconds", text, "resource", waits)
 
     def _supply(self) -> Iterable[Metric]:
         nodes = self._state.nodes()
@@ -123,17 +107,13 @@ class ClusterGauges(Collector):
             for key, count in counted.partitions.items():
                 total[key] += count
             room.add(counted.headroom)
-        partitions = _family(
-            "gpuplan_partitions",
-            "Partitions of all nodes that agents report, by profile (or MPS slice) and state.",
-            "profile",
-            "state",
-        )
-        for key, count in sorted(total.items()):
-            partitions.add_metric(list(key), count)
-        yield partitions
+        text = "Partitions of all nodes that agents report, by profile (or MPS slice) and state."
+        yield _gauge("gpuplan_partitions", text, "profile state", total)
         yield from _headroom(room)
-        yield from _fullness(full)
+        text = "GPUs that agents report, by what pods use them for: mig, mps, whole, mixed or none."
+        yield _gauge("gpuplan_gpus", text, "model use", full.gpus)
+        text = "GPU memory in partitions that pods hold (used), in others (idle), and in no partition (free)."
+        yield _gauge("gpuplan_gpu_memory_bytes", text, "model state", full.memory)
 
     def _count(self, name: str, view: PlanView, node: NodeView | None) -> _Counted:
         """Again only where plan or Node is another one than at the last scrape."""
@@ -155,95 +135,44 @@ class ClusterGauges(Collector):
             return Headroom()
 
     def _plans(self) -> Iterable[Metric]:
-        conditions = _family(
-            "gpuplan_plan_condition",
-            "1 for the present status and reason of each condition of a node's plan.",
-            "node",
-            "condition",
-            "status",
-            "reason",
-        )
-        for plan in self._state.plans():
-            for kind, status, reason in plan.conditions:
-                conditions.add_metric([plan.name, kind, status, reason], 1)
-        yield conditions
-        held = _family(
-            "gpuplan_held_plan",
-            "1 while a plan lets the controller plan nothing: paused, or mode Manual.",
-            "node",
-            "by",
-        )
-        for name, view in sorted(self._state.plan_views().items()):
-            if view.paused or view.mode == Mode.MANUAL:
-                held.add_metric([name, "paused" if view.paused else "Manual"], 1)
-        yield held
-        silent = _family(
-            "gpuplan_agent_silent",
-            "1 while the node's agent has not been heard for agentSilentSeconds, 0 otherwise.",
-            "node",
-        )
-        for name, is_silent in sorted(self._state.silent_agents().items()):
-            silent.add_metric([name], int(is_silent))
-        yield silent
-
-
-def _fullness(full: Fullness) -> Iterable[Metric]:
-    gpus = _family(
-        "gpuplan_gpus",
-        "GPUs that agents report, by what pods use them for: mig, mps, whole, mixed or none.",
-        "model",
-        "use",
-    )
-    memory = _family(
-        "gpuplan_gpu_memory_bytes",
-        "GPU memory in partitions that pods hold (used), in others (idle), and in no partition (free).",
-        "model",
-        "state",
-    )
-    for family, counts in ((gpus, full.gpus), (memory, full.memory)):
-        for key, count in sorted(counts.items()):
-            family.add_metric(list(key), count)
-    yield gpus
-    yield memory
+        conditions = {(plan.name, *condition): 1 for plan in self._state.plans() for condition in plan.conditions}
+        text = "1 for the present status and reason of each condition of a node's plan."
+        yield _gauge("gpuplan_plan_condition", text, "node condition status reason", conditions)
+        held = {
+            (name, "paused" if view.paused else "Manual"): 1
+            for name, view in self._state.plan_views().items()
+            if view.paused or view.mode == Mode.MANUAL
+        }
+        text = "1 while a plan lets the controller plan nothing: paused, or mode Manual."
+        yield _gauge("gpuplan_held_plan", text, "node by", held)
+        text = "1 while the node's agent has not been heard for agentSilentSeconds, 0 otherwise."
+        yield _gauge("gpuplan_agent_silent", text, "node", self._state.silent_agents())
 
 
 def _headroom(room: Headroom) -> Iterable[Metric]:
-    placeable = _family(
-        "gpuplan_placeable_partitions",
-        "MIG instances of this profile, and no other, that could still be made or are idle, whatever pods wait.",
-        "model",
-        "profile",
-    )
-    for key, count in sorted(room.placeable.items()):
-        placeable.add_metric(list(key), count)
-    yield placeable
-    largest = _family(
-        "gpuplan_largest_placeable_profile",
-        "1 for the largest MIG profile of which one instance could still be made, or is idle.",
-        "model",
-        "profile",
-    )
-    for model, (_, _, profile) in sorted(room.largest.items()):
-        largest.add_metric([model, profile], 1)
-    yield largest
-    free = _family(
-        "gpuplan_free_memory_slices", "Memory slices of GPUs that may be changed now, less what is in use.", "model"
-    )
-    ratio = _family(
-        "gpuplan_fragmentation_ratio",
+    text = "MIG instances of this profile, and no other, that could still be made or are idle, whatever pods wait."
+    yield _gauge("gpuplan_placeable_partitions", text, "model profile", room.placeable)
+    largest = {(model, profile): 1 for model, (_, _, profile) in room.largest.items()}
+    text = "1 for the largest MIG profile of which one instance could still be made, or is idle."
+    yield _gauge("gpuplan_largest_placeable_profile", text, "model profile", largest)
+    text = "Memory slices of GPUs that may be changed now, less what is in use."
+    yield _gauge("gpuplan_free_memory_slices", text, "model", room.free_slices)
+    text = (
         "Share of the memory slices of GPUs that may be changed now that are free and lie so that the largest MIG "
-        "instance on their GPU cannot cover them.",
-        "model",
+        "instance on their GPU cannot cover them."
     )
-    for model, slices in sorted(room.free_slices.items()):
-        free.add_metric([model], slices)
-        ratio.add_metric([model], (slices - room.largest_slices[model]) / room.slices[model])
-    yield free
-    yield ratio
+    scattered = {
+        model: (slices - room.largest_slices[model]) / room.slices[model] for model, slices in room.free_slices.items()
+    }
+    yield _gauge("gpuplan_fragmentation_ratio", text, "model", scattered)
 
 
-def _family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, labels=list(labels))
+def _gauge(name: str, text: str, labels: str, values: Mapping[Key, float]) -> GaugeMetricFamily:
+    """One series for each key: the value of its only label, or of all of them."""
+    family = GaugeMetricFamily(name, text, labels=labels.split())
+    for key, value in sorted(values.items()):
+        family.add_metric([key] if isinstance(key, str) else key, value)
+    return family
 
 
 def _profile(partition: PartitionView) -> str:

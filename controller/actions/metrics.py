@@ -4,8 +4,9 @@ One registry per process, made by `wiring` and by tests; nothing global. Labels 
 name of a pod.
 """
 
-from collections.abc import Mapping
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
+from enum import Enum, StrEnum
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -51,26 +52,21 @@ class PodMetrics:
     """How long placed pods took; `pod_ways` measures it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.phase_seconds = Histogram(
+        seconds = partial(Histogram, buckets=WAIT_BUCKETS, registry=registry)
+        self.phase_seconds = seconds(
             "gpuplan_pod_phase_duration_seconds",
             "Time that placed pods spent in each phase of their way from pending to running.",
             ["phase"],
-            buckets=WAIT_BUCKETS,
-            registry=registry,
         )
-        self.wait_seconds = Histogram(
+        self.wait_seconds = seconds(
             "gpuplan_pod_wait_duration_seconds",
             "Time of placed pods from pending to running: the sum of all phases.",
             ["supply"],
-            buckets=WAIT_BUCKETS,
-            registry=registry,
         )
-        self.delivery_seconds = Histogram(
+        self.delivery_seconds = seconds(
             "gpuplan_pod_delivery_duration_seconds",
             "Time of placed pods until they were bound, without the phase unplaced: what gpuplan answers for.",
             ["supply"],
-            buckets=WAIT_BUCKETS,
-            registry=registry,
         )
         for phase in PodPhase:
             self.phase_seconds.labels(phase=phase.value)
@@ -84,11 +80,9 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self.passes = Counter("gpuplan_passes", "Finished planning passes.", registry=registry)
-        self.plans_applied = Counter(
-            "gpuplan_plans_applied", "Plans whose spec.planned was written.", registry=registry
-        )
-        self.nominations = Counter("gpuplan_nominations", "Pods nominated to their node.", registry=registry)
+        self.passes = self._counter("gpuplan_passes", "Finished planning passes.")
+        self.plans_applied = self._counter("gpuplan_plans_applied", "Plans whose spec.planned was written.")
+        self.nominations = self._counter("gpuplan_nominations", "Pods nominated to their node.")
         self.planning_seconds = self._seconds(
             "gpuplan_planning_duration_seconds", "Time of one planning pass, from snapshot to result.", PLANNING_BUCKETS
         )
@@ -102,53 +96,37 @@ class Metrics:
         )
         self.verdicts: Mapping[str, str] | None = None
         """What the last pass decided on each pod, by uid: PLACED or a reason; None before the first one."""
-        self.placed_pods = self._gauge(
-            "gpuplan_placed_pods",
-            "Pending pods placed by the last pass, by where their partitions come from.",
-            "supply",
-        )
-        self.placeable_pods = self._gauge(
-            "gpuplan_placeable_pods_limit", "No plan could place more pods than this (last pass)."
-        )
-        self.failed_nodes = self._gauge(
-            "gpuplan_failed_nodes", "Nodes that the last pass left out because planning them raised an error."
-        )
-        self.set_aside_pods = self._gauge(
-            "gpuplan_set_aside_pods", "Pods that the last pass set aside because planning with them raised an error."
-        )
-        self.drained_gpus = self._gauge(
-            "gpuplan_drained_gpus", "GPUs that are drained for pods that have waited long (last pass)."
-        )
-        self.drains = Counter(
-            "gpuplan_drains", "Drains of GPUs begun for pods that have waited long.", registry=registry
-        )
-        self.cut_short = Counter(
-            "gpuplan_passes_cut_short",
-            "Planning passes that ended before every pod was examined on every node: work or time was used up.",
-            ["reason"],
-            registry=registry,
-        )
-        for reason in CutShort:
-            self.cut_short.labels(reason=reason.value)
-        self.phase_placed_pods = Counter(
-            "gpuplan_phase_placed_pods",
+        text = "Pending pods placed by the last pass, by where their partitions come from."
+        self.placed_pods = self._gauge("gpuplan_placed_pods", text, "supply")
+        text = "No plan could place more pods than this (last pass)."
+        self.placeable_pods = self._gauge("gpuplan_placeable_pods_limit", text)
+        text = "Nodes that the last pass left out because planning them raised an error."
+        self.failed_nodes = self._gauge("gpuplan_failed_nodes", text)
+        text = "Pods that the last pass set aside because planning with them raised an error."
+        self.set_aside_pods = self._gauge("gpuplan_set_aside_pods", text)
+        text = "GPUs that are drained for pods that have waited long (last pass)."
+        self.drained_gpus = self._gauge("gpuplan_drained_gpus", text)
+        self.drains = self._counter("gpuplan_drains", "Drains of GPUs begun for pods that have waited long.")
+        text = "Planning passes that ended before every pod was examined on every node: work or time was used up."
+        self.cut_short = self._counter("gpuplan_passes_cut_short", text, "reason", CutShort)
+        text = (
             "Pending pods placed by passes, by the planner's phase that gave them their node; a pod counts in each pass"
-            " until it is bound.",
-            ["phase"],
-            registry=registry,
+            " until it is bound."
         )
-        for phase in PlannerPhase:
-            self.phase_placed_pods.labels(phase=phase.value)  # from 0 on: Prometheus sees its first pods as an increase
-        self.gpus_changed = Counter(
-            "gpuplan_gpus_changed", "GPUs whose planned layout was changed by a written plan.", registry=registry
-        )
+        self.phase_placed_pods = self._counter("gpuplan_phase_placed_pods", text, "phase", PlannerPhase)
+        text = "GPUs whose planned layout was changed by a written plan."
+        self.gpus_changed = self._counter("gpuplan_gpus_changed", text)
         self.pods = PodMetrics(registry)
         self.leader = self._gauge("gpuplan_leader", "1 while this controller leads.")
-        self.errors = Counter(
-            "gpuplan_errors", "Things that went wrong and are tried again, by stage.", ["stage"], registry=registry
-        )
-        for stage in ErrorStage:
-            self.errors.labels(stage=stage.value)  # a series that exists from the start can be alerted on
+        text = "Things that went wrong and are tried again, by stage."
+        self.errors = self._counter("gpuplan_errors", text, "stage", ErrorStage)
+
+    def _counter(self, name: str, text: str, label: str = "", values: Iterable[Enum] = ()) -> Counter:
+        """Its series are there from the start, so that they can be alerted on, and their first count is an increase."""
+        found = Counter(name, text, [label] if label else [], registry=self.registry)
+        for value in values:
+            found.labels(value.value)
+        return found
 
     def _seconds(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, buckets=buckets, registry=self.registry)

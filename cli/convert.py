@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from cli.examples import add_command
+from cli.examples import add_command, add_files
 from cli.hardware import MAX_GPUS
 from cli.manifests import load_cluster
 from cli.nvidia_config import (
@@ -54,7 +54,7 @@ def add_convert(commands: Any) -> None:
         "turn configs of NVIDIA's device plugin, or of nebuly's, into plans; write nothing to a cluster",
         examples=("kubectl get configmaps,nodes -A -o yaml | gpuplan import -f - > plans.yaml",),
     )
-    _add_files(imports, "manifests or dumps of ConfigMaps and Nodes")
+    add_files(imports, "manifests or dumps of ConfigMaps and Nodes")
     imports.add_argument(
         "--key",
         default="",
@@ -73,15 +73,8 @@ def add_convert(commands: Any) -> None:
         "turn plans into a ConfigMap for NVIDIA's device plugin; write nothing to a cluster",
         examples=("kubectl get gpp -o yaml | gpuplan export -f - > configs.yaml",),
     )
-    _add_files(exports, "manifests or dumps of GPUPartitionPlans")
+    add_files(exports, "manifests or dumps of GPUPartitionPlans")
     exports.set_defaults(run=_export)
-
-
-def _add_files(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument(
-        "-f", "--filename", action="extend", nargs="+", required=True, metavar="FILE",
-        help=f"{what}: files, folders, or - for standard input",
-    )  # fmt: skip
 
 
 def _import(arguments: argparse.Namespace) -> int:

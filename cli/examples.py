@@ -1,4 +1,4 @@
-"""Declares a command whose help ends with examples that work unchanged."""
+"""Declares a command whose help ends with examples that work unchanged, and the files that it reads."""
 
 import argparse
 from collections.abc import Sequence
@@ -16,3 +16,11 @@ def add_command(commands: Any, name: str, text: str, *, examples: Sequence[str])
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     return added
+
+
+def add_files(command: argparse.ArgumentParser, what: str) -> None:
+    """The option that names what a command reads."""
+    command.add_argument(
+        "-f", "--filename", action="extend", nargs="+", required=True, metavar="FILE",
+        help=f"{what}: files, folders, or - for standard input",
+    )  # fmt: skip

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cli.examples import add_command
+from cli.examples import add_command, add_files
 from cli.manifests import load_cluster
 from cli.tables import WRAP_WIDTH, wrapped_table
 from cli.whatif import KINDS, LeftOut, WhatIf, what_if
@@ -53,10 +53,7 @@ def add_plan(commands: Any) -> None:
             "kubectl get nodes,pods,gpp -A -o yaml | gpuplan plan -f - --exit-code",
         ),
     )
-    parser.add_argument(
-        "-f", "--filename", action="extend", nargs="+", required=True, metavar="FILE",
-        help="manifests or dumps of `kubectl get nodes,pods,gpp -A -o yaml`: files, folders, or - for standard input",
-    )  # fmt: skip
+    add_files(parser, "manifests or dumps of `kubectl get nodes,pods,gpp -A -o yaml`")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
     parser.add_argument("--config", type=Path, metavar="FILE", help="the controller's settings (default: as they ship)")
     parser.add_argument(

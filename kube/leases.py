@@ -37,6 +37,10 @@ def lease_path(namespace: str, name: str = "") -> str:
     return f"{path}/{name}" if name else path
 
 
+def _lease(metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
 class Elector:
     """Leads while it holds the lease. `on_started` and `on_stopped` come from its thread, in turns."""
 
@@ -124,12 +128,7 @@ class Elector:
         try:
             lease = apply.get(self._api, path, timeouts=self._timeouts())
         except errors.NotFound:
-            body = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": self._name, "namespace": self._namespace},
-                "spec": self._held_spec({}),
-            }
+            body = _lease({"name": self._name, "namespace": self._namespace}, self._held_spec({}))
             apply.create(self._api, lease_path(self._namespace), body, timeouts=self._timeouts())
             return True
         spec = lease.get("spec") or {}
@@ -207,12 +206,8 @@ class Heartbeat:
         """Renew once; raises `kube.errors`, or what `before` raises."""
         self._before()
         annotations = dict(self._annotations())
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {**self._metadata, **({"annotations": annotations} if annotations else {})},
-            "spec": {**self._spec, "renewTime": micro_time()},
-        }
+        metadata = {**self._metadata, **({"annotations": annotations} if annotations else {})}
+        body = _lease(metadata, {**self._spec, "renewTime": micro_time()})
         seconds = max(self._renew_seconds / 2, 1.0)  # a busy machine needs some of it
         timeouts = Timeouts(connect_seconds=seconds, read_seconds=seconds)
         apply.apply(self._api, self._path, body, manager=self._manager, force=True, timeouts=timeouts)

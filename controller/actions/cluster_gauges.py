@@ -104,8 +104,7 @@ class ClusterGauges(Collector):
         room, full = Headroom(), Fullness()
         for counted in self._counted.values():
             full.add(counted.fullness)
-            for key, count in counted.partitions.items():
-                total[key] += count
+            total.update(counted.partitions)
             room.add(counted.headroom)
         text = "Partitions of all nodes that agents report, by profile (or MPS slice) and state."
         yield _gauge("gpuplan_partitions", text, "profile state", total)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.model.results import Placed, PlanningResult, Supply, Unplaced
-from controller.model.views import PodKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,22 +37,14 @@ class Decisions:
 
 def _placed(pod: Placed) -> dict[str, str]:
     outcome = "placed" if pod.supply is Supply.EXISTING else "underWay"
-    return _entry(pod.uid, pod.key, outcome, node=pod.node)
+    return _entry(pod, outcome, node=pod.node)
 
 
 def _unplaced(pod: Unplaced) -> dict[str, str]:
-    return _entry(pod.uid, pod.key, "unplaced", reason=pod.reason.value, message=pod.full)
+    return _entry(pod, "unplaced", reason=pod.reason.value, message=pod.full)
 
 
-def _entry(
-    uid: str, key: PodKey, outcome: str, *, node: str = "", reason: str = "", message: str = ""
-) -> dict[str, str]:
-    return {
-        "namespace": key[0],
-        "name": key[1],
-        "uid": uid,
-        "outcome": outcome,
-        "node": node,
-        "reason": reason,
-        "message": message,
-    }
+def _entry(pod: Placed | Unplaced, outcome: str, **more: str) -> dict[str, str]:
+    namespace, name = pod.key
+    found = {"namespace": namespace, "name": name, "uid": pod.uid, "outcome": outcome}
+    return {**found, "node": "", "reason": "", "message": "", **more}

@@ -22,9 +22,8 @@ class Fullness:
     memory: Tally[tuple[str, str]] = field(default_factory=Tally)
 
     def add(self, other: "Fullness") -> None:
-        for mine, theirs in ((self.gpus, other.gpus), (self.memory, other.memory)):
-            for key, count in theirs.items():
-                mine[key] += count
+        self.gpus.update(other.gpus)
+        self.memory.update(other.memory)
 
 
 def fullness(plan: PlanView) -> Fullness:

@@ -124,5 +124,8 @@ class PodEvents:
         entry.last, entry.last_at = entry.cause, now
         entry.causes.add(entry.cause)
         one = entry.statement
-        about = ObjectReference(api_version="v1", kind="Pod", name=one.key[1], namespace=one.key[0], uid=one.uid)
-        self._recorder.emit(about, one.type, one.reason, one.message, series=one.cause)
+        self._recorder.emit(about_pod(one.key, one.uid), one.type, one.reason, one.message, series=one.cause)
+
+
+def about_pod(key: PodKey, uid: str) -> ObjectReference:
+    return ObjectReference(api_version="v1", kind="Pod", name=key[1], namespace=key[0], uid=uid)

@@ -14,7 +14,8 @@ from controller.actions.environment import Environment
 from controller.actions.label_warnings import LabelWarnings
 from controller.actions.metrics import PLACED, ErrorStage
 from controller.actions.plan_writer import Outcome, Written
-from controller.actions.pod_events import PodEvents, Recorder, Statement
+from controller.actions.pod_events import PodEvents, Recorder, Statement, about_pod
+from controller.api.plans import PlanReading
 from controller.explanation.phrases import counted, gpus_of
 from controller.model.results import NodeFailure, PlanningResult, PodFailure, Supply
 from controller.model.snapshot import Snapshot
@@ -121,13 +122,13 @@ class Reporter:
             plan = self._state.plan(outcome.node)
             if plan is None:
                 continue
-            about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
             if outcome.written is Written.APPLIED:
                 message = _planned(changes[outcome.node].changed, pods[outcome.node])
-                self._recorder.emit(about, "Normal", EventReason.PLAN_WRITTEN, message)
+                self._recorder.emit(_about(plan), "Normal", EventReason.PLAN_WRITTEN, message)
             elif outcome.written is Written.FAILED and not outcome.repeated:
                 # The server's words may differ each time, as where they name a port: one Event all the same.
-                self._recorder.emit(about, "Warning", EventReason.PLAN_FAILED, _unwritten(outcome), series="unwritten")
+                message = _unwritten(outcome)
+                self._recorder.emit(_about(plan), "Warning", EventReason.PLAN_FAILED, message, series="unwritten")
 
     def _report_failures(self, failures: Iterable[NodeFailure]) -> None:
         """An Event and the traceback in the log for each node that was left out, again only when the error differs."""
@@ -140,8 +141,7 @@ class Reporter:
             log.error("node %s is left out, planning it failed: %s", node, failure.trace or failure.message)
             plan = self._state.plan(node)
             if plan is not None:
-                about = ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
-                self._recorder.emit(about, "Warning", EventReason.PLAN_FAILED, _left_out(failure))
+                self._recorder.emit(_about(plan), "Warning", EventReason.PLAN_FAILED, _left_out(failure))
 
     def _report_pod_failures(self, failures: Iterable[PodFailure], told: Collection[str]) -> None:
         """The same for each pod that was set aside; who owns one of `told` (uids) reads why it waits."""
@@ -154,10 +154,9 @@ class Reporter:
             name = "/".join(failure.key)
             log.error("pod %s is set aside, planning with it failed: %s", name, failure.trace or failure.message)
             if uid not in told:
-                about = ObjectReference(
-                    api_version="v1", kind="Pod", name=failure.key[1], namespace=failure.key[0], uid=uid
+                self._recorder.emit(
+                    about_pod(failure.key, uid), "Warning", EventReason.PLAN_FAILED, _set_aside(failure)
                 )
-                self._recorder.emit(about, "Warning", EventReason.PLAN_FAILED, _set_aside(failure))
 
     def _log(self, result: PlanningResult, outcomes: tuple[Outcome, ...], seconds: float, why: str) -> None:
         tally = Counter(outcome.written for outcome in outcomes)
@@ -210,6 +209,10 @@ class Reporter:
                         seconds=outcome.seconds,
                     ),
                 )
+
+
+def _about(plan: PlanReading) -> ObjectReference:
+    return ObjectReference(api_version=API_VERSION, kind=KIND, name=plan.name, uid=plan.uid)
 
 
 def _statements(snapshot: Snapshot, result: PlanningResult, mps_user_id: int | None) -> Iterable[Statement]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cli.examples import add_command
+from cli.examples import add_command, add_files
 from cli.manifests import Manifest, load_located, refused
 from sandbox.cli.tables import container_json, container_table, plan_table, pod_table
 from sandbox.cluster import Cluster, ClusterSettings
@@ -32,10 +32,7 @@ QUIET_POLLS = 3
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f", "--filename", action="extend", nargs="+", required=True, metavar="FILE",
-        help="manifests: files, folders, or - for standard input",
-    )  # fmt: skip
+    add_files(parser, "manifests")
     parser.add_argument(
         "--status-tick", type=float, default=ClusterSettings().status_tick_seconds, metavar="S",
         help="seconds between two status updates of a kubelet (a real one takes 10; default %(default)s)",

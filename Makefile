@@ -50,7 +50,7 @@ contracts: .venv/.ready  ## who may import whom
 
 generated: .venv/.ready  ## files made from others are fresh
 	$(BIN)/python -m crds --check
-	$(BIN)/python -m deploy.generate.kubelet_api --check
+	$(BIN)/python -m kube.kubelet_api --check
 	$(BIN)/python -m deploy.generate --check
 	$(BIN)/python -m docs.generate --check
 	$(BIN)/uv pip check --quiet --python $(BIN)/python

@@ -2,7 +2,7 @@
 
 `--write` runs protoc (grpcio-tools, a development dependency) and adds type stubs for the gRPC half, which protoc does
 not write. `--check` compares: to the byte when the committed files came from the installed grpcio-tools, else by the
-messages and services they describe, because each release formats its output a little differently. Not part of what ships.
+messages and services they describe, because each release formats its output a little differently.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def stale_files(out: Path, descriptor_set: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m deploy.generate.kubelet_api", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m kube.kubelet_api", description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--write", action="store_true", help="regenerate the modules")
     what.add_argument("--check", action="store_true", help="exit 1 and name the files that are not fresh")
@@ -129,7 +129,7 @@ def main() -> int:
             return 0
         stale = stale_files(out, out / "described")
     for name in stale:
-        print(f"{PACKAGE / name} is not fresh: run python -m deploy.generate.kubelet_api --write", file=sys.stderr)
+        print(f"{PACKAGE / name} is not fresh: run python -m kube.kubelet_api --write", file=sys.stderr)
     return 1 if stale else 0
 
 

@@ -64,6 +64,6 @@ def test_services_have_the_official_names() -> None:
 
 def test_committed_modules_are_fresh() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "deploy.generate.kubelet_api", "--check"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "kube.kubelet_api", "--check"], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")

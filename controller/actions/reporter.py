@@ -143,8 +143,8 @@ class Reporter:
             if plan is not None:
                 self._recorder.emit(_about(plan), "Warning", EventReason.PLAN_FAILED, _left_out(failure))
 
-    def _report_pod_failures(self, failures: Iterable[PodFailure], told: Collection[str]) -> None:
-        """The same for each pod that was set aside; who owns one of `told` (uids) reads why it waits."""
+    def _report_pod_failures(self, failures: Iterable[PodFailure], explained: Collection[str]) -> None:
+        """The same for each pod that was set aside; who owns one of `explained` (uids) reads why it waits."""
         failed = {failure.uid: failure for failure in failures}
         self._metrics.set_aside_pods.set(len(failed))
         self._pod_failures.retain(failed.keys())
@@ -153,7 +153,7 @@ class Reporter:
                 continue
             name = "/".join(failure.key)
             log.error("pod %s is set aside, planning with it failed: %s", name, failure.trace or failure.message)
-            if uid not in told:
+            if uid not in explained:
                 self._recorder.emit(
                     about_pod(failure.key, uid), "Warning", EventReason.PLAN_FAILED, _set_aside(failure)
                 )

@@ -215,12 +215,14 @@ def test_a_bound_pod_that_was_set_aside_has_an_event_once_a_metric_and_its_trace
         PodFailure(uid="u1", key=("team", "a"), message="KeyError: 'x'", trace="Traceback …"),
         PodFailure(uid="u2", key=("team", "b"), message="KeyError: 'x'", trace="Traceback …"),
     )
-    told = Unplaced(uid="u2", key=("team", "b"), reason=UnplacedReason.NOT_SERVED, message="Planning this pod failed.")
-    event, reason = sorted(desk.report(pod_failures=failed, unplaced=(told,)))
+    explained = Unplaced(
+        uid="u2", key=("team", "b"), reason=UnplacedReason.NOT_SERVED, message="Planning this pod failed."
+    )
+    event, reason = sorted(desk.report(pod_failures=failed, unplaced=(explained,)))
     assert reason[:3] == ("Pod/b", "Warning", "NotServed")
     assert event[:3] == ("Pod/a", "Warning", "PlanFailed")
     assert event[3].startswith("Planning with this pod failed (KeyError: 'x'): what it holds counts")
-    assert desk.report(pod_failures=failed, unplaced=(told,)) == []
+    assert desk.report(pod_failures=failed, unplaced=(explained,)) == []
     assert desk.value("gpuplan_set_aside_pods") == 2
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "pod team/a is set aside, planning with it failed: Traceback …",

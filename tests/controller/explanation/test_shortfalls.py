@@ -97,7 +97,7 @@ def test_the_largest_mps_slice_is_named() -> None:
     assert "the largest slice is nvidia.com/gpu-84gb (NVIDIA-H100-80GB-HBM3)" in message
 
 
-def test_where_no_node_is_shared_the_largest_slice_is_one_that_nobody_can_request_yet() -> None:
+def test_where_no_node_is_shared_the_largest_slice_is_one_that_no_pod_can_request_yet() -> None:
     reason, message = answer_to(cluster(server("node-1", mig(gpu_model=H100)), pending=[pod("a", "200gb")]))
 
     assert reason is UnplacedReason.NEVER_FITS

@@ -64,9 +64,10 @@ class Ledger:
             self._write({**self._latest, **{i: replace(first, id=i, again=i in doubted) for i in ids}})
 
     def probe(self) -> None:
-        """Try again what could not be written."""
+        """Write again what could not be written, or is not there any more."""
         with self._lock, contextlib.suppress(OSError):
-            self._write(self._latest)
+            if self.unwritable or (self._mark.writes and not self._files.ledger.exists()):
+                self._write(self._latest)
 
     def forget(self, known: Collection[str]) -> None:
         """Drop old entries of ids that are neither advertised nor withdrawn any more."""

@@ -11,15 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kube.change_log import ChangeLog
-from nodeagent.handover.config import (
-    Loaded,
-    PluginConfig,
-    PluginFiles,
-    Problem,
-    read_config,
-    read_loaded,
-    write_loaded,
-)
+from nodeagent.handover.config import Loaded, PluginConfig, PluginFiles, Problem, read_config, read_loaded, write_loaded
 from nodeagent.handover.files import Identity, Unreadable, identity
 
 log = logging.getLogger(__name__)

@@ -27,13 +27,7 @@ from nodeagent.device_plugin.plugin_files import ConfigReader, LoadedFile
 from nodeagent.device_plugin.registration import Registrar, RegistrationTiming
 from nodeagent.device_plugin.server import Endpoint, ResourceServer
 from nodeagent.handover import cdi
-from nodeagent.handover.config import (
-    DeviceKind,
-    DeviceListStrategy,
-    PluginConfig,
-    PluginFiles,
-    Problem,
-)
+from nodeagent.handover.config import DeviceKind, DeviceListStrategy, PluginConfig, PluginFiles, Problem
 from nodeagent.handover.files import Identity, Unreadable
 from nodeagent.handover.watch import DirectoryWatches
 
@@ -73,11 +67,7 @@ class PluginService:
         self._doubts = Doubts(self._files, self._paths.checkpoint, self._ledger)
         self._daemons = KnownDaemons(self._files, patience_seconds=self._timing.supervisor_patience_seconds)
         self._registrar = Registrar(
-            self._paths,
-            self._lists,
-            judge=self._judge,
-            on_change=self._wake.set,
-            timing=self._timing.registration,
+            self._paths, self._lists, judge=self._judge, on_change=self._wake.set, timing=self._timing.registration
         )
         self._endpoints: dict[str, Endpoint] = {}
         self._daemon_problems: Mapping[str, str] = {}
@@ -113,8 +103,7 @@ class PluginService:
             if (config := self._reader.read()) is not None:
                 self._daemons.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
             self._judge_daemons()
-            if self._ledger.unwritable:
-                self._ledger.probe()
+            self._ledger.probe()
             self._advertise(config or self._reader.config)
             if config is not None:
                 self._accept(config)

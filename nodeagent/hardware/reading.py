@@ -12,14 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from kube.change_log import ChangeLog
-from nodeagent.hardware.driver import (
-    DriverClosedError,
-    DriverClosingError,
-    DriverError,
-    GpuDriver,
-    Health,
-    ObservedGpu,
-)
+from nodeagent.hardware.driver import DriverClosedError, DriverClosingError, DriverError, GpuDriver, Health, ObservedGpu
 
 log = logging.getLogger(__name__)
 

@@ -60,12 +60,14 @@ class Ends:
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By UID: the process that is left of the pod, for people."""
     strangers: str | None = "the node's processes were not read"
-    """A process of a pod that nothing knows, or of which not all devices are known, or why none is ruled out; None
-    where time has to do."""
+    """A process of a pod that nothing knows, or a pod of which not all devices are known, or why none is ruled out;
+    None where time has to do."""
     stray: bool = False
-    """There is such a process."""
+    """There is one."""
     pending: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By id of a pod that is gone and has not ended: what is left of it, or nothing."""
+    new: frozenset[str] = frozenset()
+    """Ids that only pods have which live, and which the watch has not brought yet."""
     unread: bool = False
     """The processes were not read: what was left of a pod may be there still."""
 
@@ -154,8 +156,11 @@ class EndBook:
         silent = listed.reason if isinstance(listed, NoAnswer) else None
         # One that the API still shows is late in the watch, or finished.
         ended = frozenset(over - (there - here))
+        shared = {i for uid, each in found.items() if uid not in living for i in each.ids}
+        new_ids = frozenset(i for uid in living for i in found[uid].ids if i not in shared)
         unnamed = "" if complete else None
-        return Ends(ended=ended, left=left, strangers=named or silent or unnamed, stray=bool(named))
+        why = named or silent or unnamed
+        return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids)
 
     def _outlived(self, uid: str) -> bool:
         return self._ages.seconds("finished", uid) >= SANDBOX_SECONDS

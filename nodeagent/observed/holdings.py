@@ -41,7 +41,8 @@ class Holdings:
         self._answered, self._ended = self._saved.answered, self._saved.ended
         self._forgotten = self._saved.forgotten
         mark = self._saved.ledger if self._saved.boot_id == boot_id else None
-        self.records = LostRecords(aside, mark, self._ages, patience_seconds=self._patience_seconds)
+        earlier = saved.ledger if saved.boot_id or saved.ledger.book else None
+        self.records = LostRecords(aside, mark, earlier, self._ages, patience_seconds=self._patience_seconds)
         self._shared = SharedIds(self._ages)
         self.problem = ""
         """Why the memory is not on disk; while it is not, nothing may be destroyed on its evidence."""
@@ -124,6 +125,13 @@ class Holdings:
             )
             for uid, pod in sorted(found.items())
         )
+
+    def unnamed(self, pods: ObservedPods, listed: Listed | NoAnswer, checkpoint: Iterable[CheckpointEntry]) -> str:
+        """A pod that lives, and that requests more devices than any record names."""
+        known, lists = self._known(pods, checkpoint), listed if isinstance(listed, Listed) else Listed()
+        known |= {pod.uid: known.get(pod.uid, frozenset()) | lists.ids([pod.key]) for pod in pods.pods}
+        found = (pod for pod in pods.pods if pod.started and not pod.ended and lacks(pod, known, frozenset()))
+        return next((f"pod {pod.title} runs, and no record names its devices" for pod in found), "")
 
     def of_this_boot(self, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
         """Without those of which the plugin knows that they were answered before the node restarted."""

@@ -6,7 +6,7 @@ plugin has in force was read. A witness that cannot be read makes every id unkno
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from nodeagent.handover.config import Allocation, PluginFiles, read_ledger, read_ledger_mark
@@ -102,9 +102,12 @@ class Witnesses:
             seen=sees_processes,
             handed_out={entry.id: entry for entry in handed_out},
         )
+        unrecorded = self.holdings.records.unrecorded(lost_ledger, mark)
+        if unrecorded and (unnamed := self.holdings.unnamed(pods, listed, checkpoint)):
+            ends = replace(ends, strangers=unnamed, stray=True)
         book.end(ends.ended)
         pods = book.observed()
-        lost = "" if too_early else self.holdings.records.lost(lost_ledger, mark, ends)
+        lost = self.holdings.records.lost(lost_ledger, mark, ends, too_early)
         votes = self.holdings.votes(pods, listed, handed_out, checkpoint, ends, believed=not (too_early or lost))
         return Witnessed(
             allocatable=allocatable,

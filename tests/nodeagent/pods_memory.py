@@ -187,16 +187,17 @@ class PodsMemory:
         uid = self.pods.pop(key)["metadata"]["uid"]
         self.kubelet.entries = tuple(entry for entry in self.kubelet.entries if entry.pod_uid != uid)
         if not seen_by_driver:
-            self._detach(key)
+            self.detach(key)
 
     def end_container(self, key: tuple[str, str]) -> None:
         """The container ends, whether its pod still exists or not."""
-        self._detach(key)
+        self.detach(key)
         self.running.pop(key, None)
 
     def pid(self, key: tuple[str, str]) -> int:
         return self._pids[key]
 
-    def _detach(self, key: tuple[str, str]) -> None:
+    def detach(self, key: tuple[str, str]) -> None:
+        """From now on the driver does not show its process."""
         if key in self._pids:
             processes.detach(self.machine, self._pids.pop(key))

@@ -1,5 +1,6 @@
 """A kubelet without its record of who holds what is not offered a held device, not even in the first list."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +91,25 @@ def test_a_checkpoint_that_only_the_kubelet_refuses_is_noticed_when_it_writes_it
     assert kubelet.held() == set()
     assert offers(kubelet) == {BOTH, frozenset({"MIG-1"})}
     assert holder not in kubelet.healthy(MIG)
+
+
+def test_a_wiped_state_directory_tells_the_next_process_who_has_what(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
+) -> None:
+    plugin = start_plugin()
+    node.load(TWO)
+    kubelet.allocate(MIG, ids={"MIG-0"})
+    shutil.rmtree(node.files.directory)
+    eventually(node.files.ledger.exists, "the ledger is there again")
+    plugin.stop()
+    kubelet.stop()
+    kubelet.paths.checkpoint.unlink()
+    write_config(node.files, TWO)
+    start_plugin()
+    kubelet.start()
+
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-1"}, "the other one at the kubelet")
+    assert offers(kubelet) == {frozenset({"MIG-1"})}
 
 
 @pytest.mark.parametrize("ended", [False, True])

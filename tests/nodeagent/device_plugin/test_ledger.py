@@ -1,5 +1,6 @@
 """The ledger of Allocates: what it forgets, and that a full disk does not end the plugin."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,20 @@ def test_a_loss_that_is_not_marked_on_disk_is_known_while_the_process_runs(tmp_p
     ledger.record("r/x", ["a"])
     ledger.record("r/x", ["b"])
     assert all(entry.again for entry in ledger.entries())
+
+
+def test_a_ledger_that_is_deleted_below_its_process_is_written_again(tmp_path: Path) -> None:
+    files = PluginFiles(tmp_path)
+    ledger = Ledger(files)
+    ledger.probe()
+    assert not files.ledger.exists(), "a book without an Allocate"
+    ledger.record("r/x", ["a"])
+    before = read_ledger_mark(files)
+    shutil.rmtree(files.directory)
+
+    ledger.probe()
+    assert [entry.id for entry in Ledger(files).entries()] == ["a"]
+    assert read_ledger_mark(files).follows(before)
+    written = files.ledger.stat().st_mtime_ns
+    ledger.probe()
+    assert files.ledger.stat().st_mtime_ns == written

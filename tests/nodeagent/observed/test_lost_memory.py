@@ -8,8 +8,9 @@ import pytest
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.handover.config import read_ledger_mark
 from nodeagent.observed.pods import NodePod
-from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
+from tests.nodeagent.items import mig, mps, whole
 from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World
 
@@ -189,3 +190,60 @@ def test_a_ledger_counts_its_writes_and_has_a_name(world: World) -> None:
     assert second.follows(first)
     assert not first.follows(second)
     assert not third.follows(first)
+
+
+HALVES = mig(0, ("3g.40gb", 0), ("3g.40gb", 4))
+CHANGES = {
+    "halves stay": (HALVES, THREE, HALVES),
+    "halves to go": (HALVES, THREE, mig(0, ("7g.80gb", 0))),
+    "slices stay": (mps(0, 10, 10), "nvidia.com/gpu-10gb", mps(0, 10, 10)),
+    "slices to a whole GPU": (mps(0, 10), "nvidia.com/gpu-10gb", whole(0)),
+    "a whole GPU to slices": (whole(0), "nvidia.com/gpu", mps(0, 10)),
+}
+
+
+@pytest.mark.parametrize("young", [False, True], ids=["kubelet up", "kubelet starts"])
+@pytest.mark.parametrize("holder", ["lives", "lives, processes hidden", "deleted by force"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_record_and_the_checkpoint_lost_at_once_give_nothing_away(
+    make_world: MakeWorld, change: str, holder: str, young: bool
+) -> None:
+    """No record names the device of the pod, and the driver does not show its process."""
+    before, resource, after = CHANGES[change]
+    world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)) if before is HALVES else plain())
+    world.apply(before)
+    world.settle(4)
+    key = world.pod(resource)
+    world.settle(4)
+    (device,) = world.running[key]
+    world.detach(key)
+    if holder == "deleted by force":
+        world.force_delete(key)
+    world.kubelet.same_processes = holder != "lives, processes hidden"
+    lose_everything(world, age_seconds=0.0 if young else 3600.0)
+    world.apply(after)
+
+    for _ in range(15):
+        world.run(5.0)
+        offered = {i for ids in world.kubelet.devices.values() for i in ids}
+        assert not [i for i in offered if i.startswith(device.partition("::")[0])]
+        assert world.kubelet.age_seconds is not None
+        world.kubelet.age_seconds += 5.0
+    if holder != "deleted by force":
+        assert "pod default/p1 runs, and no record names its devices" in world.gpu_status()["message"]
+        world.finish(key)
+    world.end_container(key)
+    world.kubelet.same_processes = True
+    world.wait(61)
+    world.wait(61)
+    assert world.found() == ("Ready", "Confirmed")
+
+
+def lose_everything(world: World, *, age_seconds: float) -> None:
+    """All three programs start, with nothing but the API's answers."""
+    shutil.rmtree(world.state.root)
+    world.state.plugin.directory.mkdir(parents=True)
+    world.plugin.restart()
+    world.kubelet.lose_checkpoint()
+    world.kubelet.age_seconds = age_seconds
+    world.restart()

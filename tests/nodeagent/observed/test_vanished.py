@@ -118,6 +118,7 @@ def test_a_lost_memory_is_doubted_after_each_start_until_the_file_is_deleted(wor
         world.settle(2)
         assert world.agent.observer.observe().usage.blind.startswith("the agent lost its memory") is kept
 
+    world.wait(61)
     holder = world.pod(THREE)
     world.run()
     world.restart()

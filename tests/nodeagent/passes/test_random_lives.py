@@ -3,9 +3,9 @@
 Plans change and drain partitions, pods come, end, vanish and return under their names before the watch brings it,
 outlive their deletion for any time or a phase that says that they have ended, pods of another device plugin hold
 devices under its ids, an administrator cuts a GPU right before the agent does, the kubelet loses its checkpoint, files
-of the state directory are wiped or put back from an earlier copy, agent and plugin are killed. The world fails by
-itself where something in use is destroyed, or two containers have one device; here are the invariants that hold after
-every step, and where it all ends.
+of the state directory are wiped or put back from an earlier copy, or all of it is lost together with the checkpoint,
+agent and plugin are killed. The world fails by itself where something in use is destroyed, or two containers have one
+device; here are the invariants that hold after every step, and where it all ends.
 `python -m tests.nodeagent.passes.test_random_lives` prints how often each of it was tried.
 """
 
@@ -67,6 +67,7 @@ steps = st.one_of(
     st.tuples(st.just("claim"), st.integers(0, 5), st.sampled_from(CLAIMS)),
     st.tuples(st.just("recut by hand")),
     st.tuples(st.just("lost checkpoint")),
+    st.tuples(st.just("lost all")),
     st.tuples(st.just("kill after"), st.integers(1, 8)),
     st.tuples(st.just("pass"), st.integers(1, 4)),
 )
@@ -92,7 +93,8 @@ class Life:
         self.copies: list[dict[Path, bytes]] = []
         """Files of the state directory after each step."""
         self.lost = ""
-        """Kubelet or agent have lost records: where both have, nothing is left that knows who holds what."""
+        """Kubelet or agent have lost records, or all have at once: what each loses at another time, nothing knows."""
+        self.claimed = False
         self.tried: Counter[str] = Counter()
 
     def live(self, step: Step) -> None:
@@ -118,7 +120,7 @@ class Life:
                 self.world.effect.kill_after = len(self.world.effect.done) + number
             case ("recut by hand",):
                 self.world.before_destroy = self._recut
-            case ("lost checkpoint" | "wipe" | "wipe with a holder" | "put back", *_):
+            case ("lost checkpoint" | "lost all" | "wipe" | "wipe with a holder" | "put back", *_):
                 self._lose(step)
             case _:
                 self._live_as_pod(step)
@@ -140,9 +142,15 @@ class Life:
 
     def _lose(self, step: Step) -> None:
         match step:
-            case ("lost checkpoint",) if self.lost != "records":
+            case ("lost checkpoint",) if self.lost not in ("records", "all"):
                 self.lost = "checkpoint"
                 self.world.kubelet.lose_checkpoint()
+            case ("lost all",) if not self.claimed:  # whose records are the driver's
+                self._wipe_all()
+                self.lost = "all"
+                self.world.plugin.restart()
+                self.world.kubelet.lose_checkpoint()
+                self.world.restart()
             case ("wipe", str() as what, bool() as restarted):
                 self._wipe(what, restarted=restarted)
             case ("wipe with a holder", str() as what, int() as number):
@@ -160,24 +168,26 @@ class Life:
         """`key` is a pod that is deleted by force at the same time."""
         if self.lost == "checkpoint" and what not in ("seen_free", "config"):
             return
-        state = self.world.state
         if what == "everything":
-            shutil.rmtree(state.root)
-            state.plugin.directory.mkdir(parents=True)
+            self._wipe_all()
         else:
             self._files()[what].unlink(missing_ok=True)
         if what not in ("seen_free", "config"):
-            self.lost = "records"
+            self.lost = self.lost or "records"
         if key is not None:
             self.alive.remove(key)
             self._delete(key, LIVES_SECONDS[1])
         if restarted:
             self._restart()
 
+    def _wipe_all(self) -> None:
+        shutil.rmtree(self.world.state.root)
+        self.world.state.plugin.directory.mkdir(parents=True)
+
     def _put_back(self, what: str, ago: int) -> None:
         path = self._files()[what]
         content = self.copies[-ago].get(path) if len(self.copies) >= ago else None
-        if content is not None and (self.lost != "checkpoint" or what == "seen_free"):
+        if content is not None and (self.lost not in ("checkpoint", "all") or what == "seen_free"):
             self.lost = self.lost or ("records" if what != "seen_free" else "")
             path.write_bytes(content)
             self._restart()
@@ -257,6 +267,7 @@ class Life:
     def _claim(self, number: int, *shown: str) -> None:
         if idle := list(self._idle().items()):
             device, name = idle[number % len(idle)]
+            self.claimed = True
             self.others[self.world.pod_of_claim(name, device, *shown)] = self.world.clock.now
 
     def _recut(self, gpu_uuid: str, instance: GpuInstance) -> None:
@@ -301,7 +312,8 @@ class Life:
         config = world.plugin.config
         present = {device.id for device in config.devices}
         running = {device_id for key, ids in world.running.items() if key not in self.others for device_id in ids}
-        assert running <= present
+        # Slices that no record names are known again when their pods have ended.
+        assert running <= present or self.lost == "all"
         self._check_others()
         if world.clock.now - self.drained_at >= SECONDS_TO_WITHDRAW and self.items:
             assert not self.drained & {i for ids in world.plugin.advertised().values() for i in ids}, "drained"
@@ -325,7 +337,7 @@ class Life:
         for key, since in self.others.items():
             if world.clock.now - since >= SECONDS_TO_WITHDRAW:
                 (device_id,) = world.running[key]
-                twice = {d.id for d in world.plugin.config.advertised() if device_id in (d.id, d.gpu)}
+                twice = {d.id for d in world.plugin.config.healthy() if device_id in (d.id, d.gpu)}
                 assert twice <= held, f"{key} holds {device_id}, and {twice} can be given to another pod"
 
 
@@ -353,6 +365,8 @@ TRIED: Counter[str] = Counter()
 @example([("mig", THREES, False), *WAIT, ("pod", "any"), ("pass", 4), ("wipe with a holder", "everything", 0), *WAIT])
 @example([("pod", "any"), ("pass", 4), ("wipe with a holder", "memory", 0), ("mig", {"7g.80gb": 1}, False), *WAIT])
 @example([("mps", [10]), *WAIT, ("pod", RESOURCES[4]), ("wipe with a holder", "config", 0), ("whole",), *WAIT])
+@example([("mig", THREES, False), *WAIT, ("pod", "any"), ("pass", 4), ("lost all",), ("pod", "any"), *WAIT])
+@example([("mps", [10]), *WAIT, ("pod", RESOURCES[4]), ("pass", 4), ("lost all",), ("whole",), *WAIT, ("pod", "any")])
 @example(
     [("pod", "any"), *WAIT, ("ended at the API", 0, 5000.0), ("mig", {"7g.80gb": 1}, False), *WAIT, ("pod", "any")]
 )

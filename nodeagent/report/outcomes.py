@@ -12,6 +12,7 @@ from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItem
 from nodeagent.desired.target import no_such_gpu
 from nodeagent.hardware.partitions import existing
+from nodeagent.observed.kubelet import Listed
 from nodeagent.observed.orphans import OrphanBook, Orphans
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.report.gpu_notes import notes
@@ -60,7 +61,11 @@ class Outcomes:
         observation = work.observation
         # By the config from before this pass: it still names the GPU of a device that is gone.
         before = observation.readings.config.devices
-        orphans = self._orphan_book.by_gpu(observation.usage.held, observation.gpus, before)
+        # A pod that the kubelet does not list has ended, whatever a late watch or the checkpoint says.
+        listed = observation.witnessed.listed
+        titles = {"/".join(key) for key in listed.pods} if isinstance(listed, Listed) else ()
+        held = {i: pod for i, pod in observation.usage.held.items() if pod in titles}
+        orphans = self._orphan_book.by_gpu(held, observation.gpus, before)
         outcomes = tuple(found for item in work.desired.items if (found := self._outcome(item, work, orphans)))
         held_back = self._debounced.end_pass()
         return PassResult(work=work, outcomes=outcomes, release=release(work), doubts_held_back=held_back)

@@ -11,8 +11,8 @@ from kube import clients
 from kube.budget import RequestBudget
 from nodeagent.hardware.gpu_ids import KNOWN
 from nodeagent.observed.fresh import caught_up, fresh_pods
-from nodeagent.observed.kubelet import Listed, NoAnswer
-from nodeagent.observed.pods import NodePod, ObservedPods
+from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
+from nodeagent.observed.pods import NodePod, ObservedPods, parse_pod
 from nodeagent.observed.usage import out_of_step
 from sandbox.driver import processes
 from tests.kube.fake_api import FakeApi, Reply
@@ -151,6 +151,46 @@ def test_a_new_pod_that_the_watch_has_not_brought_is_not_one_that_is_gone(world:
     if api == "does not answer":
         world.settle(4)
         assert device not in world.plugin.config.occupied
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_new_pod_waits_no_longer_than_the_api_server_is_silent(world: World, left: bool) -> None:
+    """That is back before the watch. What a process of an earlier pod is left on stays so."""
+    device = first_half(world)
+    if left:
+        world.tree.start(4711, uid_of(98))
+        world.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(98), ids=(device,)),)
+    entries = world.kubelet.entries
+    world.api_refuses = "503"
+    comes(world, device)
+    world.kubelet.entries += entries
+    world.settle(4)
+    assert device in world.plugin.config.occupied
+    world.api_refuses = ""
+    world.settle(4)
+
+    assert (device in world.plugin.config.occupied) is left
+
+
+def test_a_late_watch_makes_no_holder_of_what_is_gone_of_a_pod_that_has_ended(world: World) -> None:
+    """It shows the pod as running when that is deleted at the API server, and the checkpoint still has its line."""
+    first_half(world)
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    device = next(i.uuid for i in world.gpu().instances if i.placed.start == 4)
+    world.pods_late = True
+    key = world.pod(THREE, device=device or "")
+    running = dict(world.pods[key], status=started())
+    world.finish(key)
+    world.pods.clear()
+    world.apply(mig(0, ("3g.40gb", 0), ("1g.10gb", 4)))
+    for _ in range(4):
+        world.wait(40)
+    assert world.layout() == REPLACED
+    world.cache.pods.on_event(key, None, parse_pod(running))
+    world.settle(4)
+
+    assert "delete the pod" not in world.gpu_status().get("message", "")
 
 
 def test_nothing_is_destroyed_by_an_earlier_reading_of_the_gpu(world: World) -> None:

@@ -88,7 +88,15 @@ class Fleet:
             "passes": sum(node.passes for node in nodes),
             "failures": self._timetable.failures,
             "pods_begun": sum(node.begun for node in nodes),
-            "pods_refused": sum(node.refused for node in nodes),
+            "pods_refused": sum(len(node.refused) for node in nodes),
+        }
+
+    def last_words(self) -> dict[str, Any]:
+        nodes = self.nodes.values()
+        return {
+            "counts": self.counts(),
+            "refused": [pod for node in nodes for pod in node.refused],
+            "latest_bind_seconds": max(node.latest_bind_seconds for node in nodes),
         }
 
     def _mine(self, parse: Callable[[Mapping[str, Any]], T]) -> Callable[[dict[str, Any]], T | None]:
@@ -127,7 +135,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gpuplan-scale-", dir=MEMORY if MEMORY.is_dir() else None) as root:
         fleet = Fleet(order, Path(root))
         fleet.run(stopping)
-    print(json.dumps(fleet.counts()), flush=True)
+    print(json.dumps(fleet.last_words()), flush=True)
     return 0
 
 

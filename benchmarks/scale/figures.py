@@ -163,6 +163,7 @@ def table(result: Mapping[str, Any]) -> str:
         lines.append(f"{name:<28}{row['cpu_seconds']:>8}{row['peak_mib']:>9}")
     counts = {**result["counts"], **{f"agents: {name}": value for name, value in result.get("agents", {}).items()}}
     lines += ["", *(f"{name:<28}{value:>8}" for name, value in counts.items())]
+    lines += [f"refused: {what}" for what in result.get("refused", ())]
     return "\n".join(lines)
 
 

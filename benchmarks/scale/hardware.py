@@ -7,6 +7,7 @@ files would give. Everything that these parts do takes no time, but for the kube
 
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -147,6 +148,8 @@ class SimulatedKubelet:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._devices: Devices = {}
+        """The healthy ones."""
+        self._capacities: dict[str, int] = {}
         self._held: dict[PodKey, dict[str, Devices]] = {}
 
     def listed(self) -> Listed:
@@ -175,28 +178,31 @@ class SimulatedKubelet:
     def load(self, config: PluginConfig) -> dict[str, bool]:
         """The plugin lists what the config offers; which resources are registered. It never forgets one."""
         found: dict[str, list[str]] = {device.resource: [] for device in config.devices}
-        for device in config.advertised():
+        for device in config.healthy():
             found[device.resource].append(device.id)
+        listed = Counter(device.resource for device in config.advertised())
         with self._lock:
             self._devices = {**dict.fromkeys(self._devices, ()), **{name: tuple(ids) for name, ids in found.items()}}
+            self._capacities = {name: listed[name] for name in sorted(self._devices)}
             return dict.fromkeys(self._devices, True)
 
-    def admit(self, pod: NodePod) -> bool:
-        """Give a new pod its devices; False: the kubelet refuses it permanently."""
+    def admit(self, pod: NodePod) -> str:
+        """Give a new pod its devices; else why the kubelet refuses it, which is permanent."""
         with self._lock:
             if pod.key in self._held:
-                return True
+                return ""
             taken = {i for container in self._held.values() for held in container.values() for i in _ids(held)}
             given: dict[str, Devices] = {}
             for container, amounts in pod.containers:
                 for resource, count in amounts:
-                    free = [i for i in self._devices.get(resource, ()) if i not in taken][:count]
+                    listed = self._devices.get(resource, ())
+                    free = [i for i in listed if i not in taken][:count]
                     if len(free) < count:
-                        return False
+                        return f"{count} {resource} requested, {len(listed)} listed, {len(free)} free"
                     taken.update(free)
                     given.setdefault(container, {})[resource] = tuple(free)
             self._held[pod.key] = given
-            return True
+            return ""
 
     def release(self, key: PodKey) -> None:
         """Its containers have ended."""
@@ -209,9 +215,14 @@ class SimulatedKubelet:
             return any(device_id in _ids(held) for pod in self._held.values() for held in pod.values())
 
     def counts(self) -> dict[str, int]:
-        """What the next status tick writes."""
+        """What the next status tick writes as allocatable."""
         with self._lock:
             return {resource: len(ids) for resource, ids in sorted(self._devices.items())}
+
+    def capacities(self) -> dict[str, int]:
+        """With the unhealthy ones: what it writes as capacity."""
+        with self._lock:
+            return dict(self._capacities)
 
 
 def _ids(held: Mapping[str, tuple[str, ...]]) -> list[str]:

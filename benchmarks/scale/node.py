@@ -7,6 +7,7 @@ serves many nodes, and no pass is made just because ten seconds are over (it wou
 """
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +48,8 @@ from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
 from nodeagent.steps.journal import Journal
 
+HISTORY = 20
+"""Events of a node that are shown with a pod that it refuses."""
 RESYNC_SECONDS = 600.0
 TICK_SECONDS = 10.0
 """The kubelet's default nodeStatusUpdateFrequency."""
@@ -87,7 +90,13 @@ class SimulatedNode:
         timetable: Timetable,
     ) -> None:
         self.name = name
-        self.passes = self.refused = self.begun = 0
+        self.passes = self.begun = 0
+        self.refused: list[str] = []
+        """Each pod that was refused, with what came before it."""
+        self._history: deque[str] = deque(maxlen=HISTORY)
+        self._tainted_at: float | None = None
+        self.latest_bind_seconds = 0.0
+        """From a taint until a pod was seen that was bound all the same: a shorter list must wait for longer."""
         self._api, self._kubelet_api, self._settings, self._timetable = api, kubelet_api, settings, timetable
         self._state = StateDir(root / name)
         self._state.plugin.directory.mkdir(parents=True)
@@ -167,6 +176,9 @@ class SimulatedNode:
         self._cache.on_plan(key, old, new)
 
     def node_changed(self, key: PodKey, old: ObservedNode | None, new: ObservedNode | None) -> None:
+        if new is not None and (old is None or old.without_version != new.without_version):
+            self._note(f"Node shows {_some(new.allocatable)}{', tainted' if new.changing else ''}")
+            self._tainted_at = (self._tainted_at or time.monotonic()) if new.changing else None
         self._cache.on_node(key, old, new)
 
     def pod_changed(self, key: PodKey, old: BoundPod | None, new: BoundPod | None) -> None:
@@ -190,6 +202,7 @@ class SimulatedNode:
         """What the device plugin does with a new config."""
         config = self._file.config
         registered = self._kubelet.load(config)
+        self._note(f"listed {_some(self._kubelet.counts())}")
         loaded = Loaded(hash=config.hash, boot_token=self.name, registered=registered, mps_root="/run/mps")
         write_loaded(self._state.plugin, loaded)
         self._loaded_hash = config.hash
@@ -201,17 +214,27 @@ class SimulatedNode:
     def _tick(self) -> float:
         node = self._cache.node.get()
         if node is not None and (wrong := stale(node, self._kubelet.counts())):
-            texts = {name: str(count) for name, count in sorted(wrong.items())}
-            body = {"status": {"capacity": texts, "allocatable": texts}}
+            capacities = self._kubelet.capacities()
+            body = {
+                "status": {
+                    "capacity": {name: str(capacities.get(name, 0)) for name in sorted(wrong)},
+                    "allocatable": {name: str(count) for name, count in sorted(wrong.items())},
+                }
+            }
             apply.merge_patch(self._kubelet_api, f"/api/v1/nodes/{self.name}/status", body)
+            self._note(f"tick wrote {_some(wrong)}")
         return TICK_SECONDS
 
     def _admit(self, found: BoundPod) -> None:
-        if not self._kubelet.admit(found.pod):
-            self.refused += 1
-            status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no such device is free"}
+        if self._tainted_at is not None:
+            self.latest_bind_seconds = max(self.latest_bind_seconds, time.monotonic() - self._tainted_at)
+        if why := self._kubelet.admit(found.pod):
+            self._note(f"pod {found.pod.key[1]} refused: {why}")
+            self.refused.append(f"{self.name}: {'; '.join(self._history)}")
+            status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": why}
             self._timetable.once(lambda: self._write_status(found, status))
             return
+        self._note(f"pod {found.pod.key[1]} admitted")
         self.begun += 1
         now = api_time()
         running = {"running": {"startedAt": now}}
@@ -220,10 +243,15 @@ class SimulatedNode:
             self._timetable.once(lambda: self._end(found, now), found.seconds)
 
     def _end(self, found: BoundPod, began: str) -> None:
+        # A kubelet frees the devices before it writes the phase, by which the scheduler knows that it may bind another.
+        self._kubelet.release(found.pod.key)
+        self._note(f"pod {found.pod.key[1]} released")
         ended = {"terminated": {"exitCode": 0, "startedAt": began, "finishedAt": api_time(), "reason": "Completed"}}
         self._write_status(found, _containers("Succeeded", began, ended))
-        self._kubelet.release(found.pod.key)
         self._timetable.wake(self._passing)
+
+    def _note(self, what: str) -> None:
+        self._history.append(f"{time.time() % 1000:.3f} {what}")
 
     def _write_status(self, found: BoundPod, status: Mapping[str, Any]) -> None:
         namespace, name = found.pod.key
@@ -232,6 +260,11 @@ class SimulatedNode:
             apply.merge_patch(self._kubelet_api, path, {"metadata": {"uid": found.pod.uid}, "status": status})
         except (errors.NotFound, errors.Conflict):
             return  # it was deleted
+
+
+def _some(counts: Mapping[str, int]) -> str:
+    """Without the resources of which there are none."""
+    return ", ".join(f"{count} {name.rpartition('/')[2]}" for name, count in sorted(counts.items()) if count) or "none"
 
 
 def _containers(phase: str, began: str, state: Mapping[str, Any]) -> dict[str, Any]:

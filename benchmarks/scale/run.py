@@ -63,8 +63,7 @@ def run(
         if recorder is not None:
             recorder.stop()
         last_words = stage.stop()
-    agents = {"agents": _sum(last_words)}
-    return measured | agents | _requests(stage.audit_log, measured.pop("window"), sizes.pods)
+    return measured | _said_by_agents(last_words) | _requests(stage.audit_log, measured.pop("window"), sizes.pods)
 
 
 def _measure(
@@ -152,12 +151,17 @@ def _controller_counts(metrics: str) -> dict[str, float]:
     return {name: round(sums[f"gpuplan_{name}"], 1) for name in REPORTED if f"gpuplan_{name}" in sums}
 
 
-def _sum(counts: Iterable[str]) -> dict[str, int]:
-    """What the agents' processes have counted, over all of them."""
+def _said_by_agents(last_words: Iterable[str]) -> dict[str, Any]:
+    """What their processes have counted, over all of them."""
+    found = [json.loads(line) for line in last_words]
     total: Counter[str] = Counter()
-    for line in counts:
-        total.update({name: int(value) for name, value in json.loads(line).items()})
-    return dict(total)
+    for each in found:
+        total.update(each["counts"])
+    latest = max((each["latest_bind_seconds"] for each in found), default=0.0)
+    return {
+        "agents": {**total, "latest bind after a taint, s": round(latest, 2)},
+        "refused": [pod for each in found for pod in each["refused"]],
+    }
 
 
 def _requests(log: Path, window: tuple[float, float], pods: int) -> dict[str, Any]:

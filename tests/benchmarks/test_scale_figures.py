@@ -130,7 +130,9 @@ def test_the_table_shows_what_is_missing() -> None:
             "requests": {"controller": row},
             "processes": {"controller": {"cpu_seconds": 0.5, "peak_mib": 60}},
             "counts": {"pods bound": 0},
+            "refused": ["scale-0001: pod a refused"],
         }
     )
     assert "created -> bound                   0        -        -      1.2" in text
     assert "controller                         3      1.5" in text
+    assert text.splitlines()[-1] == "refused: scale-0001: pod a refused"

@@ -1,5 +1,7 @@
 """The simulated hardware and kubelet of the scale runs are as strict as the real ones, as far as the agent can see."""
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.scale.hardware import SimulatedDriver, SimulatedKubelet, mig_uuid
@@ -57,7 +59,7 @@ def test_what_does_not_fit_is_refused(placed: Instance) -> None:
 def test_what_a_container_uses_is_not_destroyed() -> None:
     driver, kubelet = machine(SMALL)
     kubelet.load(PluginConfig.of([device(SMALL)]))
-    assert kubelet.admit(pod("a"))
+    assert kubelet.admit(pod("a")) == ""
     held = driver.observe()[0].at(SMALL)
     assert held is not None
     with pytest.raises(InUseError):
@@ -72,10 +74,9 @@ def test_pods_get_devices_that_are_advertised_and_free_or_are_refused() -> None:
     config = PluginConfig.of([device(SMALL), device(other)], [mig_uuid(UUID, other)])
     assert kubelet.load(config) == {RESOURCE: True}
     assert kubelet.allocatable().ids == {RESOURCE: (mig_uuid(UUID, SMALL),)}
-    assert not kubelet.admit(pod("two", count=2))
-    assert kubelet.admit(pod("a"))
-    assert kubelet.admit(pod("a"))
-    assert not kubelet.admit(pod("b"))
+    assert kubelet.admit(pod("two", count=2)) == f"2 {RESOURCE} requested, 1 listed, 1 free"
+    assert kubelet.admit(pod("a")) == kubelet.admit(pod("a")) == ""
+    assert kubelet.admit(pod("b")) == f"1 {RESOURCE} requested, 1 listed, 0 free"
     assert kubelet.listed().pods == {("load", "a"): {"main": {RESOURCE: (mig_uuid(UUID, SMALL),)}}}
 
 
@@ -85,3 +86,12 @@ def test_a_resource_that_is_gone_is_counted_as_none() -> None:
     assert kubelet.counts() == {RESOURCE: 1}
     kubelet.load(PluginConfig())
     assert kubelet.counts() == {RESOURCE: 0}
+
+
+def test_what_is_drained_is_listed_and_neither_counted_nor_given_to_a_pod() -> None:
+    kubelet = SimulatedKubelet()
+    config = replace(PluginConfig.of([device(SMALL)]), drained=(mig_uuid(UUID, SMALL),))
+    assert kubelet.load(config) == {RESOURCE: True}
+    assert (kubelet.counts(), kubelet.capacities()) == ({RESOURCE: 0}, {RESOURCE: 1})
+    assert kubelet.allocatable().ids == {RESOURCE: ()}
+    assert kubelet.admit(pod("a")) == f"1 {RESOURCE} requested, 0 listed, 0 free"

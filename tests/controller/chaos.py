@@ -1,7 +1,7 @@
 """Random lives of a controller: `python -m tests.controller.chaos [LIVES] [FIRST SEED]`.
 
 The controller as it ships (loop, state, planner, writer, nominations) on an API server, on a clock that the life moves;
-agents, kubelets, scheduler and pods are played. Meanwhile watches are late, the cluster changes while a pass is being
+the rest is played by `played_cluster`. Meanwhile watches are late, the cluster changes while a pass is being
 planned, writes are refused or lose their answers, and the controller dies anywhere and starts again. Small pods come
 without end before large ones, so that GPUs are drained, and some come alone, so that they are planned at once. After
 every write each partition that the status names as used is in the plan; from time to time a pass without news must
@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Collection
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -26,22 +25,19 @@ from crds.v1alpha1 import paths
 from crds.v1alpha1.plan import effective_items
 from crds.v1alpha1.spec import PlanSpec
 from kube import apply
-from partitioning.resources import mig_resource
 from tests.apiserver import Disconnect, Refuse
-from tests.builders import objects
 from tests.clock import Clock
 from tests.controller.cluster import ApiCluster
-from tests.controller.late_bench import IDLE_SECONDS, PODS, TIMEOUT_SECONDS, LateBench
+from tests.controller.late_bench import IDLE_SECONDS, TIMEOUT_SECONDS, LateBench
 from tests.controller.loop_rig import LoopRig
-from tests.controller.played_gpus import Gpu, Pod, instances_of
+from tests.controller.played_cluster import EPOCH, GPUS, PlayedCluster
+from tests.controller.played_gpus import instances_of
 
-NODES, GPUS, STEPS = ("n0", "n1"), 2, 36
+STEPS = 36
 CALM_STEPS, CYCLE_STEPS = 6, 18
 """Of each cycle: few pods come then, so that one that comes alone is planned at once."""
-SIZES = {"1g.10gb": 10, "2g.20gb": 4, "3g.40gb": 4, "7g.80gb": 2}
 MOST_PODS, FEW_PODS = 24, 3
 LAST_ROUNDS = 120
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 FAULTS = (Refuse(code=409, reason="Conflict"), Refuse(code=500), Disconnect(), Disconnect(after_write=True))
 
 
@@ -49,30 +45,17 @@ class Crash(BaseException):
     """The controller ends here, whatever it was about to do."""
 
 
-class Life:
+class Life(PlayedCluster):
     """One cluster with one controller at a time; `run` once."""
 
     def __init__(self, cluster: ApiCluster, seed: int) -> None:
-        self.cluster, self.seed, self.rng, self.clock = cluster, seed, random.Random(seed), Clock(0.0)
-        cluster.server._cluster.clock = lambda: datetime.fromtimestamp(EPOCH + self.clock.now, UTC)
-        self.gpus = {(node, index): Gpu(node, index) for node in NODES for index in range(GPUS)}
-        self.counts: dict[str, Counter[str]] = {node: Counter() for node in NODES}
-        """What each Node shows."""
-        self.pods: dict[str, Pod] = {}
-        self.number = self.beats = 0
-        self.seen: Counter[str] = Counter()
-        """How often something happened."""
+        super().__init__(cluster, random.Random(seed), Clock(0.0))
+        self.seed = seed
         self.harmed: list[str] = []
-        self._written: dict[str, Any] = {}
         self._tried: Counter[str] = Counter()
         """Writes of this step, by path."""
         self._fault_share = 0.0
         cluster.server.faults.append(self._fault)
-        labels = {"nvidia.com/gpu.count": str(GPUS)}
-        for node in NODES:
-            raw = objects.node(node)
-            raw["metadata"]["labels"] |= labels
-            cluster.node(raw)
         self.start()
 
     def run(self) -> None:
@@ -87,8 +70,6 @@ class Life:
         self.rig.answer = self._plan
         self.rig.recorder.emit = self._emit  # type: ignore[method-assign]  # where it may die after a write
         self.crash_at = ""
-
-    # what happens in the cluster
 
     def step(self, number: int) -> None:
         rng, calm = self.rng, number % CYCLE_STEPS < CALM_STEPS
@@ -113,68 +94,6 @@ class Life:
         self._fault_share = 0.0
         if rng.random() < 0.3:
             self.check_quiet()
-
-    def come(self) -> None:
-        self.number += 1
-        profile = self.rng.choices(list(SIZES), weights=list(SIZES.values()))[0]
-        one = Pod(f"p{self.number}", profile, seconds=10.0 * self.rng.randint(5, 120))
-        self.pods[one.name] = one
-        self.cluster.pod(objects.pod(one.name, requests={mig_resource(profile): "1"}))
-
-    def schedule(self) -> None:
-        """As kube-scheduler and the kubelets: on the nominated node, or on any that shows a free one."""
-        raws = {raw["metadata"]["name"]: raw for raw in apply.get(self.cluster.api, PODS)["items"]}
-        for one in self.pods.values():
-            free = [node for node in NODES if not one.node and self.room(node, one.profile)]
-            if not free:
-                continue
-            nominated = raws[one.name]["status"].get("nominatedNodeName")
-            one.node = nominated if nominated in free else self.rng.choice(free)
-            one.ends = self.clock.now + one.seconds
-            devices = [(gpu, each) for gpu in self.gpus.values() for each in gpu.free if gpu.node == one.node]
-            gpu, instance = self.rng.choice([found for found in devices if found[1].profile == one.profile])
-            gpu.held[instance] = one.name
-            self.cluster.bind(one.name, one.node)
-            apply.merge_patch(self.cluster.api, paths.pod_status("default", one.name), {"status": {"phase": "Running"}})
-            self.seen["bound"] += 1
-
-    def room(self, node: str, profile: str) -> bool:
-        bound = sum(one.node == node and one.profile == profile for one in self.pods.values())
-        return self.counts[node][profile] > bound
-
-    def end_pods(self) -> None:
-        for one in [one for one in self.pods.values() if one.node and one.ends <= self.clock.now]:
-            del self.pods[one.name]
-            apply.delete(self.cluster.api, f"{PODS}/{one.name}", grace_seconds=0)
-            for gpu in self.gpus.values():
-                gpu.held = {each: name if name != one.name else "" for each, name in gpu.held.items()}
-
-    def beat(self) -> None:
-        self.beats += 1
-        for node in NODES:
-            self.cluster.beat(node, f"2026-01-01T00:00:00.{self.beats:06d}Z")
-
-    def obey(self) -> None:
-        """As the agents: nothing that a pod holds is destroyed, and what is drained is for no new pod."""
-        there = self.cluster.plans()
-        for node in [name for name in NODES if name in there]:
-            raw = self.cluster.get_plan(node)
-            spec = PlanSpec.read(raw["spec"])
-            mine = [gpu for gpu in self.gpus.values() if gpu.node == node]
-            items = effective_items(spec, {gpu.index: gpu.uuid for gpu in mine})
-            parts = [gpu.obey(items[gpu.index].wire() if gpu.index in items else None) for gpu in mine]
-            status = objects.status(
-                *parts, node_uid=self.cluster.get_node(node)["metadata"]["uid"], observed=raw["metadata"]["generation"]
-            )
-            offered = Counter(each.profile for gpu in mine for each in gpu.held if gpu.id_of(each) not in gpu.drained)
-            self.counts[node] = offered
-            if self._written.get(node) == (status, offered):
-                continue
-            self._written[node] = (status, offered)
-            self.cluster.agent_status(node, status)
-            amounts = {mig_resource(profile): str(offered[profile]) for profile in SIZES}
-            body = {"status": {"allocatable": amounts, "capacity": amounts}}
-            apply.merge_patch(self.cluster.api, f"{paths.node(node)}/status", body)
 
     # what happens to the controller
 

@@ -219,6 +219,7 @@ def _statements(snapshot: Snapshot, result: PlanningResult, mps_user_id: int | N
     """What is reported of each pod of the result; the last of a pod explains why it waits."""
     live = {pod.uid: pod for pod in snapshot.pending}
     decided = {pod.uid for pod in result.placed} | {pod.uid for pod in result.unplaced}
+    drained = {one.uid: f"{one.node} {one.gpu}" for one in result.drained}
     for pod in snapshot.pending:
         if mps_user_id is not None and pod.uid in decided and set(pod.mps_users) - {mps_user_id}:
             yield _about_mps_user(pod, mps_user_id)
@@ -230,6 +231,7 @@ def _statements(snapshot: Snapshot, result: PlanningResult, mps_user_id: int | N
             message=missed.message,
             type="Normal" if missed.reason.routine else "Warning",
             in_flight=missed.reason.in_flight,
+            cause=drained.get(missed.uid, ""),
         )
     for placed in result.placed:
         if placed.supply is not Supply.EXISTING:  # then the scheduler reports Scheduled in a moment

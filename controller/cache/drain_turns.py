@@ -34,26 +34,21 @@ class _Turn:
 
     def note(self, drained: Drained, now: float, wall: float) -> None:
         before = self.drained
-        left = [
-            created
-            for title, created in zip(before.holders, before.created, strict=True)
-            if title not in drained.holders
-        ]
+        left = [at for title, at in zip(before.holders, before.created, strict=True) if title not in drained.holders]
         if drained.partitions != before.partitions:
             # Another GPU is no progress, but what there was before is not held against it.
             self.moved_at = now if self.patience > UNCHANGED_SECONDS else self.moved_at
             self.patience = UNCHANGED_SECONDS
         elif left:
             self.moved_at = now
-            longest = max((wall - created for created in left if created), default=0.0)
+            longest = max((wall - created_at for created_at in left if created_at), default=0.0)
             self.patience = min(max(self.patience, longest), BEGUN_SECONDS)
         self.drained = drained
         self.free_at = None if drained.holders else self.free_at if self.free_at is not None else now
 
     def is_over(self, now: float) -> bool:
-        if self.free_at is not None and now - self.free_at >= FREE_SECONDS:
-            return True
-        return now - self.moved_at >= self.patience
+        free = self.free_at is not None and now - self.free_at >= FREE_SECONDS
+        return free or now - self.moved_at >= self.patience
 
 
 class DrainTurns:

@@ -8,6 +8,7 @@ a pod of higher priority holds or could want, and nothing whose holder is not kn
 before the pod: it has not overtaken the pod, and may never end.
 """
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -58,26 +59,33 @@ class Choice:
         return self.possible[alike]
 
     def choose(self, assignments: Sequence[Assignment]) -> None:
-        """Begin as many as may be."""
+        """Begin as many as may be. A namespace with several keeps one where another can have one instead."""
         if not self.entitled:
             return
         self._look_around(assignments)
         uids = self.entitled - self.drains.ended
-        entitled = [one for one in self.waiting if one.pod.uid in uids]
-        entitled.sort(key=lambda one: (-one.pod.priority, one.pod.created, one.pod.key))
+        entitled = sorted((one for one in self.waiting if one.pod.uid in uids and not one.pod.gang), key=_turn)
+        namespaces = {one.pod.namespace for one in entitled}
         in_vain: set[Hashable] = set()
         for one in entitled:
-            if len(self.drains.found) >= self._most:
-                return
-            alike = self._alike(one)
-            if alike in in_vain or not self._may_have(one) or self._has_its_share(one, entitled):
+            having = Counter(each.assignment.pod.namespace for each in self.drains.found)
+            if one.pod.namespace in having and namespaces - having.keys():
+                continue  # others wait that have none
+            same = [each for each in self.drains.found if each.assignment.pod.gpu == one.pod.gpu]
+            full = bool(same) or len(self.drains.found) >= self._most
+            several = [each for each in same or self.drains.found if having[each.assignment.pod.namespace] > 1]
+            if (full and (one.pod.namespace in having or not several)) or (alike := self._alike(one)) in in_vain:
                 continue
-            found = min(self._possible(one), key=lambda each: each[0], default=None)
-            if found is None:
-                in_vain.add(alike)
-            else:
+            ending = [max(several, key=lambda each: _turn(each.assignment))] if full else []
+            for each in ending:
+                self.drains.end(each)
+            if found := min(self._possible(one), key=lambda each: each[0], default=None):
                 self.drains.begin(found[1])
                 self.promised.setdefault(found[1].node, set()).update(name for name, _ in one.wants)
+                continue
+            in_vain.add(alike)
+            for each in ending:
+                self.drains.begin(each)
 
     def _alike(self, one: Assignment) -> Hashable:
         """Equal for pods of which the older one can have what the others can."""
@@ -93,15 +101,6 @@ class Choice:
     def _most(self) -> int:
         cut = sum(device.gpu >= 0 for devices in self.drains.board.devices for device in devices)
         return min(self.drains.most, max(1, cut * self.options.drained_percent // 100))
-
-    def _may_have(self, one: Assignment) -> bool:
-        """No GPU is drained for one like it."""
-        return not one.pod.gang and all(each.assignment.pod.gpu != one.pod.gpu for each in self.drains.found)
-
-    def _has_its_share(self, one: Assignment, entitled: Sequence[Assignment]) -> bool:
-        """Its namespace has a drain, and another has none and waits."""
-        having = {each.assignment.pod.namespace for each in self.drains.found}
-        return one.pod.namespace in having and any(each.pod.namespace not in having for each in entitled)
 
     def _possible(self, one: Assignment) -> Iterator[tuple[Cost, GpuDrain]]:
         board, stocks = self.drains.board, self.drains.stocks
@@ -138,6 +137,11 @@ class Choice:
         known = [pod for part in held if part.held and part.id and (pod := self.bound.get(part.pod)) is not None]
         later = (pod.created > one.pod.created and pod.priority <= one.pod.priority for pod in known)
         return len(known) == len(held) and all(later)
+
+
+def _turn(one: Assignment) -> tuple[int, int, tuple[str, str]]:
+    """In which order pods have drains, and of those of one namespace the last loses its own to another."""
+    return -one.pod.priority, one.pod.created, one.pod.key
 
 
 def _sets(one: Assignment, device: Device, gpu: GpuStock) -> Iterator[list[PartitionView]]:

@@ -78,9 +78,9 @@ class Drains:
         drains.sort(key=lambda found: sum(part.id in found[2].partitions for part in found[1].staying))
         for node, gpu, drain in drains:
             one = by_uid.get(drain.uid)
-            over = len(self.found) >= self.most or drain.uid in self.snapshot.resting
             # The plan of a node that was away may still have an earlier drain for the pod: fewest holders go on.
-            over = over or any(each.assignment is one for each in self.found)
+            over = drain.uid in self.snapshot.resting.union(each.drain.uid for each in self.found)
+            over = over or len(self.found) >= self.most
             if one is not None and not one.placed and not over and self.board.group_of[node] in one.groups:
                 self._carry_on(one, node, gpu, drain, assignments)
 
@@ -120,7 +120,7 @@ class Drains:
         for one in tuple(self.found):
             above = _above(one.assignment, waiting)
             if one.assignment.placed or any(self._costs(one, each) for each in above):
-                self._end(one)
+                self.end(one)
 
     def _costs(self, one: GpuDrain, other: Assignment) -> bool:
         """The other pod could have a place but for this drain."""
@@ -137,7 +137,8 @@ class Drains:
         board = self.board
         return board.group_of[node] in one.groups and board.found_among([device], one, node, Reach.NEW) is not None
 
-    def _end(self, one: GpuDrain) -> None:
+    def end(self, one: GpuDrain) -> None:
+        """Its GPU is as any other from now on."""
         self.found.remove(one)
         self.ended.add(one.assignment.pod.uid)
         if one.device is not None:

@@ -11,6 +11,7 @@ from controller.model.reasons import UnplacedReason
 from controller.model.results import (
     Counts,
     CutShort,
+    Drained,
     NodeChange,
     NodeFailure,
     Placed,
@@ -73,6 +74,24 @@ def test_an_unplaced_pod_has_an_event_when_its_reason_changes(desk: ReporterDesk
     assert desk.report(unplaced=(missed("a", "still no"),)) == []
     other = missed("a", "still no", UnplacedReason.BLOCKED)
     assert desk.report(unplaced=(other,)) == [("Pod/a", "Warning", "Blocked", "still no")]
+
+
+def test_a_pod_has_an_event_when_a_gpu_is_drained_for_it_and_drains_are_counted_once(desk: ReporterDesk) -> None:
+    waits = UnplacedReason.WAITS_FOR_RELEASE
+    drained = Drained(
+        uid="uid-a", key=("default", "a"), node="n1", gpu=0, partitions=("MIG-1",), holders=(), created=()
+    )
+    assert desk.report(unplaced=(missed("a", "all are in use", waits),)) == [
+        ("Pod/a", "Warning", "WaitsForRelease", "all are in use")
+    ]
+    for news in ([("Pod/a", "Warning", "WaitsForRelease", "GPU 0 is drained")], []):
+        assert desk.report(unplaced=(missed("a", "GPU 0 is drained", waits),), drained=(drained,)) == news
+    assert (desk.value("gpuplan_drained_gpus"), desk.value("gpuplan_drains_total")) == (1, 1)
+    other = replace(drained, node="n2", partitions=("MIG-2",))
+    desk.report(unplaced=(missed("a", "another is drained", waits),), drained=(other,))
+    assert (desk.value("gpuplan_drained_gpus"), desk.value("gpuplan_drains_total")) == (1, 2)
+    desk.report()
+    assert (desk.value("gpuplan_drained_gpus"), desk.value("gpuplan_drains_total")) == (0, 2)
 
 
 def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: ReporterDesk) -> None:

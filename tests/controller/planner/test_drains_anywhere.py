@@ -30,6 +30,7 @@ def drawn(seed: int, share: float = 1.0) -> Snapshot:
         pod(f"pod-{number}", rng.choice(["7g.40gb", "4g.20gb", "3g.20gb", "1g.5gb"]), created=number, priority=priority)
         for number, priority in enumerate(rng.choice([0, 0, 0, 5]) for _ in range(rng.randint(1, 9)))
     ]
+    pending = [replace(one, namespace=rng.choice(["team", "team", "other"])) for one in pending]
     long = frozenset(one.uid for one in pending if rng.random() < share)
     return replace(scene(*nodes, pending=pending), drained_for=long)
 
@@ -57,3 +58,19 @@ def test_any_cluster(seed: int, share: float) -> None:
         assert not set(one.partitions) & {
             part for other in result.drained if other is not one for part in other.partitions
         }
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_when_more_have_waited_long_it_settles(seed: int) -> None:
+    """A drain that ends for a higher priority leaves its place to the next pass; one for another namespace goes on."""
+    snapshot = drawn(seed, 0.3)
+    snapshot = applied(snapshot, plan(snapshot))
+    snapshot = replace(snapshot, drained_for=frozenset(one.uid for one in snapshot.pending))
+    changed = []
+    for _ in range(4):
+        result = plan(snapshot)
+        check(snapshot, result)
+        changed.append(len(result.node_changes))
+        snapshot = applied(snapshot, result)
+    assert changed[-1] == 0, changed

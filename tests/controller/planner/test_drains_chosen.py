@@ -107,6 +107,9 @@ def test_one_for_a_namespace_while_others_wait() -> None:
 
     assert set(drained(planned(scene(*nodes, pending=[LARGE, half, other]), LARGE, half, other))) == {"large", "other"}
     assert set(drained(planned(scene(*nodes, pending=[LARGE, half]), LARGE, half))) == {"large", "half"}
+    gang = [replace(each, namespace="other", gang="train", gang_size=2) for each in (other, replace(other, uid="2"))]
+    waiting = (LARGE, half, *gang)
+    assert set(drained(planned(scene(*nodes, pending=[*waiting]), *waiting))) == {"large", "half"}, "for none of a gang"
 
 
 def test_only_what_is_in_the_way_of_one_instance() -> None:

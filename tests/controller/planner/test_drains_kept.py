@@ -181,3 +181,20 @@ def test_it_goes_on_when_a_silent_agent_is_back_and_there_was_no_other_place() -
     result = planned(silent, LARGE)
     assert result.node_changes == ()
     assert drained(planned(replace(following(silent, result), plans=snapshot.plans), LARGE)) == {"large": ("node-1", 0)}
+
+
+@pytest.mark.parametrize("node_selector", [(), (("disk", "none"),)])
+def test_a_namespace_keeps_one_where_another_that_has_none_could_have_one(
+    node_selector: tuple[tuple[str, str], ...],
+) -> None:
+    half, other = pod("half", "3g.20gb", created=6), pod("other", "4g.20gb", created=8)
+    other = replace(other, namespace="other", node_selector=node_selector)
+    snapshot = scene(*one_each(*[7] * 12), pending=[LARGE, half])
+    snapshot = following(snapshot, planned(snapshot, LARGE, half))
+    snapshot = replace(snapshot, pending=(LARGE, half, other))
+    result = planned(snapshot, LARGE, half, other)
+
+    assert set(drained(result)) == ({"large", "half"} if node_selector else {"large", "other"})
+    again = planned(following(snapshot, result), LARGE, half, other)
+    assert again.node_changes == ()
+    assert drained(again) == drained(result)

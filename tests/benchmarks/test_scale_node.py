@@ -1,4 +1,4 @@
-"""A simulated node's kubelet frees devices before anybody can know it, and tells what came before each refusal."""
+"""A simulated node's kubelet frees devices before any client can know it, and tells what came before each refusal."""
 
 import re
 import time

@@ -1,7 +1,7 @@
 """A small cluster without a controller: agents, kubelets, scheduler and pods are played, on a clock that others move.
 
-Takes an API server; pods come, are bound, run and end, agents obey plans and write statuses and counts. Whoever plays a
-life with it says when which of these happens.
+Takes an API server; pods come, are bound, run and end, agents obey plans and write statuses and counts. The test
+that plays a life with it says when which of these happens.
 """
 
 import random

@@ -168,16 +168,16 @@ class Life(PlayedCluster):
         """All is known and done; a pass then changes nothing, and the one after it neither."""
         self.meanwhile, self.crash_at = False, ""
         for _ in range(6):
-            self.obey()
+            news = self.obey()
             self.beat()
             self.turn(IDLE_SECONDS)
-            if not self.bench.window.open:
+            if not (news or self.bench.window.open):
                 break
         before, moods = self.generations(), self.moods()
-        self.obey()
+        news = self.obey()
         self.bench.window.add("once more")
         self.turn(IDLE_SECONDS)
-        if moods == self.moods() and self.planned:
+        if moods == self.moods() and self.planned and not news:
             self.seen["quiet passes"] += 1
             if self.generations() != before:
                 self.harmed.append(f"{self.clock.now:.0f} s: a pass without news changes {before}")

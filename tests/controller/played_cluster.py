@@ -85,9 +85,9 @@ class PlayedCluster:
         for node in NODES:
             self.cluster.beat(node, f"2026-01-01T00:00:00.{self.beats:06d}Z")
 
-    def obey(self) -> None:
-        """As the agents: nothing that a pod holds is destroyed, and what is drained is for no new pod."""
-        there = self.cluster.plans()
+    def obey(self) -> bool:
+        """As the agents: nothing that a pod holds is destroyed, and what is drained is for no new pod. True: news."""
+        there, news = self.cluster.plans(), False
         for node in [name for name in NODES if name in there]:
             raw = self.cluster.get_plan(node)
             spec = PlanSpec.read(raw["spec"])
@@ -101,8 +101,9 @@ class PlayedCluster:
             self.counts[node] = offered
             if self._written.get(node) == (status, offered):
                 continue
-            self._written[node] = (status, offered)
+            news, self._written[node] = True, (status, offered)
             self.cluster.agent_status(node, status)
             amounts = {mig_resource(profile): str(offered[profile]) for profile in SIZES}
             body = {"status": {"allocatable": amounts, "capacity": amounts}}
             apply.merge_patch(self.cluster.api, f"{paths.node(node)}/status", body)
+        return news

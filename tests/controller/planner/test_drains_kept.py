@@ -198,3 +198,19 @@ def test_a_namespace_keeps_one_where_another_that_has_none_could_have_one(
     again = planned(following(snapshot, result), LARGE, half, other)
     assert again.node_changes == ()
     assert drained(again) == drained(result)
+
+
+def test_an_agent_that_falls_silent_again_and_again_changes_no_more_than_the_other_drain() -> None:
+    """Each change follows news of the agent; its own GPU is drained all the time, whether it is heard or not."""
+    snapshot = scene(*one_each(1, 7), pending=[LARGE])
+    snapshot = following(snapshot, planned(snapshot, LARGE))
+    kept = snapshot.plans[0].planned
+    assert kept[0].drain is not None
+    for alive, drains in ((False, "node-2"), (True, "node-1")) * 2:
+        snapshot = replace(snapshot, plans=(replace(snapshot.plans[0], agent_alive=alive), *snapshot.plans[1:]))
+        result = planned(snapshot, LARGE)
+        assert drained(result) == {"large": (drains, 0)}
+        assert [change.node for change in result.node_changes] == ["node-2"]
+        snapshot = following(snapshot, result)
+        assert snapshot.plans[0].planned == kept
+        assert planned(snapshot, LARGE).node_changes == ()

@@ -1,8 +1,8 @@
 # Two commands set up everything on a fresh machine: `make demo` and `make test`. `make help` lists the others.
 PYTHON ?= python3
 BIN := .venv/bin
-# Three for each of two cores: tests of processes wait more than they compute.
-WORKERS ?= 6
+# Two for each of two cores: tests of processes wait as much as they compute. Each more collects all tests once more.
+WORKERS ?= 4
 PROFILE ?= quick
 # Many images for CI set it. Each of the processes that tests start would then compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,7 +20,7 @@ demo: $(if $(wildcard .venv/.ready),.venv/.ready,.venv/.sandbox)  ## run the mai
 # The quick profile leaves out what takes seconds of CPU and has its like in what is left: .ci/run takes all.
 SPARED = $(if $(filter quick,$(PROFILE)),-m "not thorough")
 
-test: .venv/.ready  ## run what a change must pass; PROFILE=thorough, as in .ci/run, runs every test and draws four times as many examples
+test: .venv/.ready  ## run what a change must pass; PROFILE=thorough, as in .ci/run, runs every test and draws seven times as many examples
 	@$(MAKE) --no-print-directory -j2 static unit ONLY='$(SPARED)'
 
 check: .venv/.ready  ## run the inner loop: everything but slow tests and those of the stand-ins
@@ -58,7 +58,7 @@ generated: .venv/.ready  ## files made from others are fresh
 docs: .venv/.ready  ## build the site of the documentation into build/site; a broken link or anchor is an error
 	$(BIN)/mkdocs build --quiet
 
-unit: .venv/.ready  ## run the tests; PROFILE=thorough draws four times as many examples, PROFILE=explore new ones; WORKERS=1 runs one process
+unit: .venv/.ready  ## run the tests; PROFILE=thorough draws seven times as many examples, PROFILE=explore new ones; WORKERS=1 runs one process
 	@$(if $(COVERAGE),$(BIN)/coverage erase)
 	@$(call once_or_twice,$(UNIT),$(ONLY),$(CACHE))
 	@$(if $(COVERAGE),$(above_floor))

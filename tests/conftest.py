@@ -19,7 +19,7 @@ from tests import folders
 if not {"GPUPLAN_E2E", "GPUPLAN_HARDWARE"} & os.environ.keys():
     folders.use_memory()
 
-settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)
+settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)
 settings.register_profile("thorough", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("explore", max_examples=400, deadline=None)
 settings.load_profile("quick")

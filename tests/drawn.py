@@ -1,13 +1,26 @@
-"""The number of examples of a property test, scaled by the chosen hypothesis profile."""
+"""How many examples of a property, and which points of a sweep, a test takes, by the chosen hypothesis profile."""
+
+from collections.abc import Sequence
+from typing import TypeVar
 
 from hypothesis import settings
 
 FULL = 100
 LEAST = 5
+T = TypeVar("T")
 
 
 def examples(thorough: int) -> int:
     """So many where 100 are drawn by default, else as much fewer as the profile draws."""
+    return max(LEAST, thorough * _by_default() // FULL)
+
+
+def points(sweep: Sequence[T]) -> Sequence[T]:
+    """All where 100 examples are drawn by default, else every third, and the last."""
+    return sweep if _by_default() >= FULL else [*sweep[:-1:3], *sweep[-1:]]
+
+
+def _by_default() -> int:
     profile = settings.default
     assert profile is not None, "tests/conftest.py loads a profile"
-    return max(LEAST, thorough * profile.max_examples // FULL)
+    return profile.max_examples

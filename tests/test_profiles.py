@@ -1,10 +1,14 @@
-"""What `make test` leaves out, CI runs: tests marked `thorough`."""
+"""What `make test` leaves out, CI runs: tests marked `thorough`, and all points of a sweep."""
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+from tests.drawn import FULL, points
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,3 +33,26 @@ def test_the_quick_profile_alone_spares_thorough_tests(arguments: list[str], spa
 def test_ci_spares_none() -> None:
     (line,) = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line.startswith("make test")]
     assert "PROFILE=thorough" in line.split()
+
+
+@pytest.fixture
+def profile(request: pytest.FixtureRequest) -> Iterator[None]:
+    chosen = settings.get_current_profile_name()
+    settings.load_profile(request.param)
+    yield
+    settings.load_profile(chosen)
+
+
+@pytest.mark.parametrize(
+    ("profile", "taken"),
+    [("quick", [1, 4, 5]), ("thorough", [1, 2, 3, 4, 5]), ("explore", [1, 2, 3, 4, 5])],
+    indirect=["profile"],
+)
+@pytest.mark.usefixtures("profile")
+def test_a_sweep_begins_with_its_first_point_and_ends_with_its_last(taken: list[int]) -> None:
+    assert list(points(range(1, 6))) == taken
+    assert list(points(range(0))) == []
+
+
+def test_ci_takes_every_point_of_a_sweep() -> None:
+    assert settings.get_profile("thorough").max_examples >= FULL

@@ -22,6 +22,7 @@ def partitions(plan: dict[str, Any]) -> dict[str, tuple[str, int | None, str]]:
     return {part["pod"]: (part["resource"], part.get("start"), part["state"]) for part in parts if "pod" in part}
 
 
+@pytest.mark.thorough
 def test_the_mps_pod_of_nos_documentation_runs(examples: Examples) -> None:
     pods, plans = examples.outcome("mps")
 
@@ -75,8 +76,11 @@ def in_words(environment: dict[str, str]) -> str:
 @pytest.mark.parametrize(
     ("folder", "expected"),
     [
-        ("mps", {"mps-partitioning-example": ("nvidia0", limits(9536))}),
-        ("mps-replicas", {"first": ("nvidia0", limits(20389, 25)), "second": ("nvidia0", limits(20389, 25))}),
+        pytest.param("mps", {"mps-partitioning-example": ("nvidia0", limits(9536))}, marks=pytest.mark.thorough),
+        pytest.param(
+            *("mps-replicas", {"first": ("nvidia0", limits(20389, 25)), "second": ("nvidia0", limits(20389, 25))}),
+            marks=pytest.mark.thorough,
+        ),
         pytest.param(
             *("mps-ack", {"small": ("nvidia0", limits(10 * 1024)), "large": ("nvidia0", limits(60 * 1024))}),
             marks=pytest.mark.thorough,
@@ -129,6 +133,7 @@ def test_a_node_with_three_kinds_of_gpu_advertises_nothing_twice(examples: Examp
     assert ready(plans["mixed-node"])["status"] == "True"
 
 
+@pytest.mark.thorough
 def test_mixed_mig_profiles_run_on_three_kinds_of_gpu(examples: Examples) -> None:
     pods, plans = examples.outcome("mig")
 

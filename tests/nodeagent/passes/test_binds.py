@@ -2,7 +2,8 @@
 
 The scheduler here binds right after one side effect of the agent, as the Node is then, or as it was before that effect,
 since its watch may be late; the kubelet admits the pod after its device list has moved on. No status tick ever helps.
-Each scenario is run once for each effect, with and without the agent killed there, whose successor has only the disk.
+Each scenario is run once for each effect (in the quick profile for each third), with and without the agent killed
+there, whose successor has only the disk.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from kube.errors import Unavailable
 from partitioning.models import GpuModel
 from sandbox.driver.machine import GpuOptions
 from tests import incidents
+from tests.drawn import points
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.items import Raw, mig, mps
 from tests.nodeagent.watched import Killed
@@ -111,7 +113,7 @@ def test_a_pod_that_is_bound_after_any_effect_is_admitted(
     total = change(settled(make_world, name), name, at=-1, late=False, kill=False).effects
     assert total > 5
     bound = 0
-    for at in range(total):
+    for at in points(range(total)):
         world = settled(make_world, name)
         found = change(world, name, at=at, late=late, kill=kill)
         assert not found.refused, f"refused, bound after effect {at} of {world.effect.done}"

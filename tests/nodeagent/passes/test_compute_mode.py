@@ -6,6 +6,7 @@ from nodeagent.hardware.driver import NotPermittedError
 from sandbox.driver.machine import observe
 from sandbox.driver.store import Store
 from tests import incidents
+from tests.drawn import points
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.items import mps, whole
 from tests.nodeagent.watched import Killed
@@ -93,7 +94,7 @@ def test_where_it_is_not_desired_nothing_is_set_and_what_was_set_is_restored(mak
     assert modes(world) == [DEFAULT]
 
 
-@pytest.mark.parametrize("kill_after", range(1, 12))
+@pytest.mark.parametrize("kill_after", points(range(1, 12)))
 def test_an_agent_that_is_killed_anywhere_restores_the_mode(make_world: MakeWorld, kill_after: int) -> None:
     world = make_world(plain())
     set_by_hand(world, PROHIBITED)

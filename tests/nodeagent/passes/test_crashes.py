@@ -1,7 +1,7 @@
 """kill -9 of the agent after every single side effect: a new one, from disk alone, must reach the same end.
 
-Each scenario is run once to count the effects, then once per effect. The world itself fails the test when an instance
-that a container uses is touched.
+Each scenario is run once to count the effects, then once per effect (in the quick profile for each third). The world
+itself fails the test when an instance that a container uses is touched.
 """
 
 import shutil
@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 import pytest
 
 from nodeagent.hardware.driver import GpuInstance
+from tests.drawn import points
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, mps
@@ -93,7 +94,7 @@ def test_a_restart_after_any_effect_reaches_the_same_end(make_world: MakeWorld, 
     assert expected[3:] == ("True", False, [])
     assert len(unharmed.effect.done) >= 10
 
-    for kill_after in range(1, len(unharmed.effect.done) + 1):
+    for kill_after in points(range(1, len(unharmed.effect.done) + 1)):
         world = run_killed(make_world, name, kill_after)
 
         assert outcome(world) == expected, world.effect.done[:kill_after]
@@ -114,13 +115,13 @@ def test_slices_survive_a_restart_after_any_effect(make_world: MakeWorld) -> Non
     expected = sorted(device.id for device in unharmed.plugin.config.advertised())
     assert unharmed.found() == ("Ready", "Confirmed")
 
-    for kill_after in range(1, len(unharmed.effect.done) + 1):
+    for kill_after in points(range(1, len(unharmed.effect.done) + 1)):
         world = story(kill_after)
         assert sorted(device.id for device in world.plugin.config.advertised()) == expected
         assert world.found() == ("Ready", "Confirmed")
 
 
-@pytest.mark.parametrize("kill_after", range(1, 12))
+@pytest.mark.parametrize("kill_after", points(range(1, 12)))
 def test_a_newer_plan_after_the_crash_is_what_counts(make_world: MakeWorld, kill_after: int) -> None:
     world = make_world(*empty())
     world.settle(3)
@@ -137,7 +138,7 @@ def test_a_newer_plan_after_the_crash_is_what_counts(make_world: MakeWorld, kill
     assert list(world.state.journal.glob("*")) == []
 
 
-@pytest.mark.parametrize("kill_after", range(1, 9))
+@pytest.mark.parametrize("kill_after", points(range(1, 9)))
 def test_what_was_left_half_made_goes_when_the_plan_is_gone(make_world: MakeWorld, kill_after: int) -> None:
     world = make_world(*empty())
     world.settle(3)
@@ -355,5 +356,5 @@ def test_what_is_in_use_is_kept_wherever_the_agent_is_killed(
 
     effects = len(story(-1).effect.done)
     assert effects >= 5
-    for kill_after in range(1, effects + 1):
+    for kill_after in points(range(1, effects + 1)):
         story(kill_after)

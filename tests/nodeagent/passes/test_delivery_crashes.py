@@ -6,6 +6,7 @@ import pytest
 
 from nodeagent.handover.cdi import FILE_NAME
 from nodeagent.handover.config import DeviceKind
+from tests.drawn import points
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.items import mig, mps
 from tests.nodeagent.passes.by_cdi import advertised_ids, by_cdi, named
@@ -29,7 +30,7 @@ def test_agent_killed_after_any_effect_leaves_no_wrong_entry(make_world: MakeWor
     whole_story = story(-1)
     effects = list(whole_story.effect.done)
     assert "CDI specification" in effects
-    for number in range(1, len(effects) + 1):
+    for number in points(range(1, len(effects) + 1)):
         world = story(number)
         assert named(world) == named(whole_story)
         assert set(advertised_ids(world)) == named(world)

@@ -6,15 +6,15 @@ count, so that it is reported and never silently dropped. Decides nothing and do
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from itertools import groupby
 
 from controller.model.views import Desired, Drain, MigDesired, MpsDesired, PlannedGpu, WholeDesired
 from crds.v1alpha1 import spec
+from crds.v1alpha1.contents import slices_of
 from crds.v1alpha1.spec import GpuItem, MigInstance, MigItem, MpsItem, MpsSliceItem, WholeItem
 from partitioning.layouts import Instance, Layout, instance_at
 from partitioning.models import GpuModel
-from partitioning.mps import REPLICA, MpsSlice, replicas_of, slice_of_gb, units_of_gib
+from partitioning.mps import REPLICA, MpsSlice
 from partitioning.resources import ACK_MEMORY, WHOLE, mps_gb_of_resource
 
 
@@ -23,7 +23,7 @@ def desired_of(item: GpuItem, *, model: GpuModel | None, memory_mib: int, rename
     if item.mig is not None:
         return _mig(item.mig, model)
     if item.mps is not None:
-        return MpsDesired(slices=tuple(_mps_slices(item.mps, memory_mib, renamed)))
+        return MpsDesired(slices=slices_of(item.mps, memory_mib=memory_mib, renamed=renamed))
     return WholeDesired()
 
 
@@ -69,23 +69,6 @@ def _mig(item: MigItem, model: GpuModel | None) -> MigDesired:
         else:
             counts[given.profile] += given.count or 1
     return MigDesired(layout=Layout.of(placed), counts=tuple(sorted(counts.items())))
-
-
-def _mps_slices(item: MpsItem, memory_mib: int, renamed: bool) -> Iterable[MpsSlice]:
-    if item.replicas:
-        return replicas_of(
-            memory_mib,
-            item.replicas,
-            renamed=item.renamed(otherwise=renamed),
-            mergeable=item.fail_requests_greater_than_one is False,
-        )
-    return [share for given in item.slices or () for share in _slices(given) * (given.count or 1)]
-
-
-def _slices(given: MpsSliceItem) -> tuple[MpsSlice, ...]:
-    if given.memory_gb is not None:
-        return (slice_of_gb(given.memory_gb, given.thread_percent),)
-    return units_of_gib(given.memory_gib or 1)
 
 
 def _mps_item(slices: tuple[MpsSlice, ...]) -> MpsItem:

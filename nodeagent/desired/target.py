@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
+from crds.v1alpha1.contents import slices_of
 from crds.v1alpha1.names import Backend, Reason
 from crds.v1alpha1.spec import GpuItem, MigItem, MpsItem, PlanSpec
 from nodeagent.hardware.driver import MigMode, ObservedGpu, with_driver_closed
@@ -22,9 +23,6 @@ from partitioning.mps import (
     check_replicas,
     check_slices,
     in_order,
-    replicas_of,
-    slice_of_gb,
-    units_of_gib,
 )
 from partitioning.packing import NoRoom, Packed, pack
 
@@ -245,19 +243,14 @@ def _mps_target(item: MpsItem, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget |
         )
     if item.slices is None:
         return _replicas_target(item, item.replicas or 0, gpu, of_node)
-    slices: list[MpsSlice] = []
-    for entry in item.slices:
-        if entry.memory_gb is None:
-            if entry.thread_percent is not None:
-                return Refused(
-                    reason=Reason.NOT_SUPPORTED,
-                    message="threadPercent limits no slice of mps.slices[].memoryGiB (aliyun.com/gpu-mem), which share "
-                    "memory alone: remove it, or use memoryGB",
-                )
-            slices += units_of_gib((entry.memory_gib or 0) * (entry.count or 1))
-        else:
-            slices += [slice_of_gb(entry.memory_gb, entry.thread_percent)] * (entry.count or 1)
+    if any(entry.memory_gb is None and entry.thread_percent is not None for entry in item.slices):
+        return Refused(
+            reason=Reason.NOT_SUPPORTED,
+            message="threadPercent limits no slice of mps.slices[].memoryGiB (aliyun.com/gpu-mem), which share memory "
+            "alone: remove it, or use memoryGB",
+        )
     model = gpu.model
+    slices = slices_of(item, memory_mib=model.memory_mib if model else 0, renamed=of_node.renames_replicas)
     problem = check_slices(model.memory_mib, model.compute_capability, slices) if model else "the GPU is not known"
     if problem is not None:
         return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
@@ -277,14 +270,7 @@ def _replicas_target(item: MpsItem, replicas: int, gpu: ObservedGpu, of_node: Of
         problem = check_replicas(model.compute_capability, replicas, of_node.driver_version) or ""
     if model is None or problem:
         return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
-    return MpsTarget(
-        slices=replicas_of(
-            model.memory_mib,
-            replicas,
-            renamed=item.renamed(otherwise=of_node.renames_replicas),
-            mergeable=item.fail_requests_greater_than_one is False,
-        )
-    )
+    return MpsTarget(slices=slices_of(item, memory_mib=model.memory_mib, renamed=of_node.renames_replicas))
 
 
 def _name(model: GpuModel, profile: str) -> str:

@@ -230,7 +230,7 @@ class Loop:
         """Why this process should be restarted; empty while it works."""
         silent_seconds = self._clock() - self._turned_at
         if silent_seconds > STUCK_SECONDS:
-            return [f"the loop has been in one turn for {silent_seconds:.0f} s"]
+            return [f"the main loop has not completed a turn for {silent_seconds:.0f} s"]
         return []
 
 

@@ -74,7 +74,7 @@ class Duties:
         except Exception as error:
             self._errors.inc()
             if self._tracebacks.is_new(traceback.format_exc(), name):
-                log.exception("what is due about %s cannot be judged: %s", name, error)
+                log.exception("cannot determine what is due for %s: %s", name, error)
             return []
         self._tracebacks.is_new("", name)
         return found

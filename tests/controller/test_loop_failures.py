@@ -139,4 +139,4 @@ def test_a_stuck_pass_shows_in_the_health_check(rig: LoopRig) -> None:
     rig.turn()
     assert rig.loop.problems() == []
     rig.bench.clock.now += 121
-    assert rig.loop.problems() == ["the loop has been in one turn for 121 s"]
+    assert rig.loop.problems() == ["the main loop has not completed a turn for 121 s"]

@@ -61,7 +61,7 @@ def test_a_name_that_cannot_be_judged_is_logged_once_and_judged_again_later(capl
         owner.run()
         owner.bench.clock.now += 60
         owner.run()
-    assert [record.message for record in caplog.records] == ["what is due about n1 cannot be judged: n1 is odd"]
+    assert [record.message for record in caplog.records] == ["cannot determine what is due for n1: n1 is odd"]
     assert owner.errors() == 2
 
     owner.broken = set()

@@ -147,6 +147,10 @@ class Pool(ABC):
     def bucket(self, state: int) -> int:
         return state
 
+    def gives(self, resource: str) -> bool:
+        """Whether any of its devices has room for one, whatever else its node lacks."""
+        return resource in self.serves and any(self.most(key >> 2, resource) for key in self.heaps)
+
     def key_of(self, device: Device) -> int:
         changed = device.parts and device.changed
         return self.bucket(device.state) << 2 | (Tier.CHANGED_ANYWAY if changed else device.tier)

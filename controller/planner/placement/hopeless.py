@@ -62,7 +62,10 @@ def _leave_out(
 
 
 def _with_room(board: Board, one: Assignment, rooms: dict[tuple[Wants, int], bool]) -> Iterable[int]:
-    for node in (node for group in one.groups for node in board.groups[group].nodes):
+    # Thousands of pods may request sizes of which no GPU has room for one: no node is asked for these.
+    groups = [board.groups[group] for group in one.groups]
+    able = [each for each in groups if all(any(pool.gives(name) for pool in each.pools) for name, _ in one.wants)]
+    for node in (node for group in able for node in group.nodes):
         if board.fits(one, node):
             if (one.wants, node) not in rooms:
                 rooms[one.wants, node] = board.has_partitions(one, node)

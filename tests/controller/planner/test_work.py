@@ -16,7 +16,10 @@ from controller.model.scheduling import (
 )
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
+from controller.planner.board.assignment import Assignment
+from controller.planner.board.board import Board
 from controller.planning import plan
+from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
 
 AWAY = PodAffinityTerm(
@@ -166,3 +169,22 @@ def test_a_pass_ends_soon_although_every_pod_requests_another_size(least_gb: int
 
     assert len(result.placed) <= result.bound <= (20 if least_gb == 1 else 0)
     assert calls(cluster(server("node-1", mps(), partitioning="mps"), pending=pending)) < 1_000_000
+
+
+def test_sizes_that_no_gpu_has_room_for_are_held_against_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod has a size of its own, so that no answer for one of them is one for another."""
+    asked: list[str] = []
+    has_partitions = Board.has_partitions
+
+    def counting(board: Board, assignment: Assignment, node: int) -> bool:
+        asked.append(assignment.pod.name)
+        return has_partitions(board, assignment, node)
+
+    monkeypatch.setattr(Board, "has_partitions", counting)
+    servers = [server(f"node-{n:02}", mps(gpu_model=H100, used_gb=[40]), partitioning="mps") for n in range(20)]
+    pending = [pod(f"odd-{gb}", f"{gb}gb") for gb in range(100, 200)]
+    holders = [holder(f"node-{n:02}", "40gb", name=f"holder-{n}") for n in range(20)]
+    result = plan(cluster(*servers, pods=holders, pending=[*pending, pod("good", "10gb")]))
+
+    assert [placed.key[1] for placed in result.placed] == ["good"]
+    assert set(asked) <= {"good"}

@@ -1,18 +1,20 @@
-"""`gpuplan-nodeagent`: the agent of one GPU node; with `plugin` its device plugin, with `mps` its MPS daemons.
+"""`gpuplan-nodeagent`: the agent of one GPU node; `plugin` is its device plugin, `mps` runs its MPS daemons.
 
     gpuplan-nodeagent --node-name N --config FILE [--kubeconfig F]
     gpuplan-nodeagent plugin --state-dir D --kubelet-dir K --mps-root M
     gpuplan-nodeagent mps --state-dir D --mps-root M
+    gpuplan-nodeagent probe
 
-Reads the command line, builds the clients, and runs until SIGTERM or SIGINT. Exits 0 then; 1 where another agent holds
-the node or the port is taken; 2 where command line, settings or kubeconfig are wrong; 3 where it must be started again
-because the NVIDIA driver was replaced or is gone.
+Reads the command line, builds the clients, and runs until SIGTERM or SIGINT; `probe` prints what the driver answers.
+Exits 0 then; 1 where another agent holds the node or the port is taken; 2 where command line, settings or kubeconfig
+are wrong; 3 where it must be started again because the NVIDIA driver was replaced or is gone.
 """
 
 import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from kube import clients, logs, settings
@@ -21,6 +23,7 @@ from kube.settings import SettingsError
 from kube.signals import call_when_ended
 from nodeagent.device_plugin.__main__ import main as plugin_main
 from nodeagent.hardware.nvml import NvmlDriver
+from nodeagent.hardware.probe import probe
 from nodeagent.mps.__main__ import main as mps_main
 from nodeagent.process import AgentProcess
 from nodeagent.settings import Settings
@@ -35,7 +38,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         prog="gpuplan-nodeagent",
         description="Partitions the GPUs of one node by its GPUPartitionPlan.",
         epilog="`gpuplan-nodeagent plugin` runs the device plugin instead, `gpuplan-nodeagent mps` the supervisor of "
-        "MPS control daemons: each has its own --help.\n\n"
+        "MPS control daemons: each has its own --help. `gpuplan-nodeagent probe` prints what the driver answers.\n\n"
         "examples:\n"
         "  gpuplan-nodeagent --node-name gpu-node-1 --config /etc/gpuplan/config.yaml\n"
         "  gpuplan-nodeagent plugin --state-dir /var/lib/gpuplan\n"
@@ -55,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return plugin_main(words[1:])
     if words[:1] == ["mps"]:
         return mps_main(words[1:])
+    if words == ["probe"]:
+        return _probe()
     arguments = parse_arguments(words)
     try:
         chosen = settings.load(Settings, arguments.config) if arguments.config else Settings()
@@ -80,6 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         process.close()
     return 3 if ended_by else 0
+
+
+def _probe() -> int:
+    problem = probe(partial(print, flush=True))
+    if problem:
+        print(problem, file=sys.stderr)
+    return 3 if problem else 0
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python -m sandbox.driver.run STATE.json -m MODULE [ARGUMENT…]
 
-The module sees the arguments after its name as `sys.argv[1:]`, and GPUs where this machine has none. A signal to a
-process that only the simulated machine's procfs has is left there as a file, by the signal's name.
+The module sees the arguments after its name as `sys.argv[1:]`, and GPUs where this machine has none. In place of a
+machine's state its readings (.jsonl, by `gpuplan-nodeagent probe`) are replayed. A signal to a process that only the
+simulated machine's procfs has is left there as a file, by the signal's name.
 """
 
 import os
@@ -12,6 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
+from sandbox.driver.abi.replay import library_of
 from sandbox.driver.install import install
 from sandbox.driver.procfs import proc_of
 from sandbox.driver.store import Store
@@ -24,7 +26,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(USAGE)
     store = Store(arguments[0])
     try:
-        install(store)
+        install(store, library_of(store))
     except (OSError, ValueError) as problem:
         sys.exit(f"cannot run on {arguments[0]}: {problem}")
     _simulate_kill(proc_of(store.path))

@@ -31,7 +31,7 @@ class Library:
         self._initialised = 0
         self._close: Callable[[], object] | None = None
         """Held while the library is started: a reset and a change of MIG mode do not wait."""
-        self._version = store.read()["driver_version"]
+        self._version = self.driver_version()
         self._texts = {int(code): ctypes.create_string_buffer(code.text.encode()) for code in Status}
         self._callbacks: list[object] = []  # C code holds their addresses only
 
@@ -73,18 +73,25 @@ class Library:
         """Make one call on the machine; raises Refused."""
         if not self._initialised and export.initialises <= 0:
             return Status.UNINITIALIZED
-        machine = self.store.read()
         # A process keeps the library it has loaded; the kernel driver refuses one of another version.
-        if machine["driver_version"] != self._version:
+        if self.driver_version() != self._version:
             return Status.LIB_RM_VERSION_MISMATCH
+        self.perform(export, arguments)
+        self._initialised += export.initialises
+        self._hold()
+        return Status.SUCCESS
+
+    def driver_version(self) -> str:
+        """That of the kernel driver, now."""
+        return self.store.read()["driver_version"]
+
+    def perform(self, export: Export, arguments: tuple[int | None, ...]) -> None:
+        """Answer one call from the machine's state; raises Refused."""
         if export.writes:
             with self.store.writing() as copy:
                 export.function(copy, *arguments)
         else:
-            export.function(machine, *arguments)
-        self._initialised += export.initialises
-        self._hold()
-        return Status.SUCCESS
+            export.function(self.store.read(), *arguments)
 
     def close(self) -> None:
         """As a process does when it ends."""

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from sandbox.driver.abi.replay import library_of
 from sandbox.driver.library.build import build
 from sandbox.driver.library.serve import Server, environment
 from sandbox.driver.store import Store
@@ -23,7 +24,8 @@ def main(machine: Path, command: Sequence[str]) -> int:
         if build(folder) is None:
             print("gpuplan: no C compiler (cc) on PATH; it makes the driver's library", file=sys.stderr)
             return os.EX_UNAVAILABLE
-        server = Server(Store(machine), folder)
+        store = Store(machine)
+        server = Server(store, folder, library_of(store))
         server.start()
         try:
             return subprocess.run(command, env=environment(os.environ, folder), check=False).returncode

@@ -1,11 +1,11 @@
-"""Writes AgentAlive, the controller's judgement of each node agent, into the status of its plan.
+"""Writes what the controller knows of each node's agent, and of DRA on the node, into the status of its plan.
 
 Takes the ages of the agents' Leases and writes conditions by status apply under the controller's own manager:
-AgentAlive always, and Ready=Unknown while the agent is silent, when its Node goes away, and on a plan that no agent has
-answered yet. Ready belongs to an agent that is alive: it is never overwritten a second time. The agent forces its own
-Ready when it is back; until then ours stays in what is applied, or the condition would lose half of its fields. After a
-longer silence the taint gpuplan.dev/changing is removed from the node. Compares with the live object before every
-write, and writes only where status or reason differ.
+AgentAlive always, ServedByDRA while it is True, and Ready=Unknown while the agent is silent, when its Node goes away,
+and on a plan that no agent has answered yet. Ready belongs to an agent that is alive: it is never overwritten a second
+time. The agent forces its own Ready when it is back; until then ours stays in what is applied, or the condition would
+lose half of its fields. After a longer silence the taint gpuplan.dev/changing is removed from the node. Compares with
+the live object before every write, and writes only where status or reason differ.
 """
 
 import logging
@@ -43,13 +43,23 @@ OUR_READY = (*READY_OF_CONTROLLER, Reason.AWAITING_AGENT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
-    """What AgentAlive should report."""
+    """What a condition should report."""
 
     status: str
     reason: Reason
     message: str
 
 
+LISTED = (
+    "NVIDIA's DRA driver lists GPUs of this node (kubectl get resourceslices --field-selector "
+    "spec.driver=gpu.nvidia.com,spec.nodeName={node}), so pods with resource claims may get what gpuplan hands out: "
+    "keep the driver off this node (kubeletPlugin.affinity of its chart), or switch its GPUs off "
+    "(resources.gpus.enabled=false); where it is gone, delete what it has left"
+)
+MAPPED = (
+    "A DeviceClass maps {names} (kubectl get deviceclasses -o yaml), so kube-scheduler has DRA serve pods that request "
+    "it while the Node counts none: take the name out of extendedResourceName"
+)
 LEFT = Liveness(
     status="Unknown", reason=Reason.NODE_DISABLED, message="The node is not enabled, and its agent has left it."
 )
@@ -137,13 +147,31 @@ class AgentLiveness:
         write_ready = silent or _unknown_at_once(reading, liveness)
         why = _why_unknown(reading, liveness) if write_ready or held else Reason.AGENT_SILENT
         ready = Liveness(status="Unknown", reason=why, message=_ready_message(reading.name, why))
-        if _same(reading.alive, liveness) and (not write_ready or _same(reading.ready, ready)):
+        dra, known = self._served_by_dra(reading.name)
+        if (
+            _same(reading.alive, liveness)
+            and (not write_ready or _same(reading.ready, ready))
+            and (not known or (_same(reading.served_by_dra, dra) if dra else reading.served_by_dra is None))
+        ):
             return None
         conditions = [self._condition(Condition.AGENT_ALIVE, liveness, reading.alive)]
         if write_ready or held:
             about = {"observedGeneration": reading.generation}
             conditions.append(self._condition(Condition.READY, ready, reading.ready) | about)
+        if dra is not None:
+            conditions.append(self._condition(Condition.SERVED_BY_DRA, dra, reading.served_by_dra))
         return conditions
+
+    def _served_by_dra(self, name: str) -> tuple[Liveness | None, bool]:
+        """What ServedByDRA should report, if anything, and whether that is known."""
+        found = self._state.served_by_dra(name)
+        listed, mapped = found or (False, ())
+        if listed:
+            return Liveness(status="True", reason=Reason.FOREIGN_OWNER, message=LISTED.format(node=name)), True
+        if mapped:
+            message = MAPPED.format(names=", ".join(mapped))
+            return Liveness(status="True", reason=Reason.MAPPED_TO_DRA, message=message), True
+        return None, found is not None
 
     def _condition(self, kind: Condition, liveness: Liveness, live: ConditionReading | None) -> dict[str, Any]:
         """Without observedGeneration: a heartbeat is about no generation, and is not rewritten for each new one."""

@@ -94,6 +94,7 @@ class PlanReading:
     gpus: tuple[GpuReading, ...]
     alive: ConditionReading | None
     ready: ConditionReading | None
+    served_by_dra: ConditionReading | None = None
     conditions: tuple[tuple[str, str, str], ...] = ()
     """Type, status and reason of each, by type."""
     by_nvidia: bool = False
@@ -163,6 +164,7 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
         ),
         alive=_condition(conditions.get(Condition.AGENT_ALIVE)),
         ready=_condition(conditions.get(Condition.READY)),
+        served_by_dra=_condition(conditions.get(Condition.SERVED_BY_DRA)),
         conditions=tuple(sorted((kind, found.status, found.reason) for kind, found in conditions.items())),
     )
 

@@ -1,7 +1,7 @@
 """Parses the objects that filters read besides pods and nodes, once per watch event.
 
-Takes a Namespace, claim, volume, storage class, Service, workload or DeviceClass as the API server sent it and returns
-its value or an `Unreadable` with the reason. Keeps only what decides where a pod fits.
+Takes a Namespace, claim, volume, storage class, Service, workload, DeviceClass or ResourceSlice as the API server sent
+it and returns its value or an `Unreadable` with the reason. Keeps only what decides where a pod fits, or who serves it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,6 +26,8 @@ BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 ZONE_DELIMITER = "__"
+DRA_DRIVER = "gpu.nvidia.com"
+"""NVIDIA's, for GPUs."""
 OF_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 """With a DeviceClass's name, the extended resource that it serves without naming any (`implicit` since 1.34)."""
 OF_PODS_OWN = ("ReplicationController", "ReplicaSet", "StatefulSet")
@@ -62,6 +64,15 @@ def read_workload(raw: Raw) -> LabelSelector | Unreadable:
 def read_device_class(raw: Raw) -> frozenset[str] | Unreadable:
     """The extended resources by which pods may request it: that of its name, and one that it may map besides."""
     return readable("deviceclass", raw, _mapped)
+
+
+def read_slice(raw: Raw) -> str | Unreadable:
+    """The node whose GPUs NVIDIA's DRA driver lists in it; nothing where it is another's."""
+    return readable("resourceslice", raw, lambda slice_: _node_of(slice_["spec"]))
+
+
+def _node_of(spec: Raw) -> str:
+    return str(spec.get("nodeName") or "") if spec["driver"] == DRA_DRIVER else ""
 
 
 def _mapped(raw: Raw) -> frozenset[str]:

@@ -2,7 +2,8 @@
 
 Takes observed pods and returns a SchedulingContext for the snapshot: namespaces for affinity terms that select them;
 claims, volumes and storage classes for pods with volumes; services and workloads where the scheduler's profile
-has default spread constraints; device classes for pods that request a GPU, PodGroups for those of a gang. A kind that
+has default spread constraints; device classes for pods that request a GPU, PodGroups for those of a gang. With the
+first plan it watches what DRA serves: DeviceClasses, and the ResourceSlices of NVIDIA's driver, by node. A kind that
 is not listed yet, or that the controller may not list, is None there, which means unknown; planning never waits for it.
 """
 
@@ -17,10 +18,12 @@ from kubernetes.client import ApiClient
 from controller.api.pod_groups import COSCHEDULING, KUBERNETES, VOLCANO, read_pod_group
 from controller.api.reading import Unreadable
 from controller.api.storage import (
+    DRA_DRIVER,
     read_claim,
     read_device_class,
     read_namespace,
     read_service,
+    read_slice,
     read_storage_class,
     read_volume,
     read_workload,
@@ -48,12 +51,15 @@ class Kind(Enum):
     REPLICA_SETS = ("/apis/apps/v1/replicasets", read_workload)
     STATEFUL_SETS = ("/apis/apps/v1/statefulsets", read_workload)
     DEVICE_CLASSES = ("/apis/resource.k8s.io/v1/deviceclasses", read_device_class)
+    RESOURCE_SLICES = ("/apis/resource.k8s.io/v1/resourceslices", read_slice)
     POD_GROUPS_1_36 = (f"/apis/{KUBERNETES}/v1alpha2/podgroups", read_pod_group)
     POD_GROUPS_1_37 = (f"/apis/{KUBERNETES}/v1beta1/podgroups", read_pod_group)
     COSCHEDULED = (f"/apis/{COSCHEDULING}/v1alpha1/podgroups", read_pod_group)
     OF_VOLCANO = (f"/apis/{VOLCANO}/v1beta1/podgroups", read_pod_group)
 
 
+OF_DRA = (Kind.DEVICE_CLASSES, Kind.RESOURCE_SLICES)
+"""By which DRA may give away GPUs of a node with a plan."""
 OF_VOLUMES = (Kind.CLAIMS, Kind.VOLUMES, Kind.STORAGE_CLASSES)
 WORKLOADS: Mapping[str, Kind] = {
     "ReplicationController": Kind.REPLICATION_CONTROLLERS,
@@ -98,8 +104,14 @@ class Informers(Protocol):
     def context(self) -> SchedulingContext:
         """Everything that is known now."""
 
+    def require_dra(self) -> None:
+        """Watch from now on what DRA serves."""
+
     def dra_resources(self) -> frozenset[str]:
         """Resources that a DeviceClass maps, as in the context."""
+
+    def dra_nodes(self) -> frozenset[str] | None:
+        """Nodes whose GPUs NVIDIA's DRA driver lists; None: it, or what DeviceClasses map, is not known yet."""
 
     def take_changes(self) -> frozenset[str]:
         """What has changed since this was called last, by path."""
@@ -127,8 +139,14 @@ class FixedInformers:
     def context(self) -> SchedulingContext:
         return self._context
 
+    def require_dra(self) -> None:
+        """Nothing more is known."""
+
     def dra_resources(self) -> frozenset[str]:
         return self._context.dra_resources
+
+    def dra_nodes(self) -> frozenset[str] | None:
+        return None
 
     def take_changes(self) -> frozenset[str]:
         return frozenset()
@@ -149,7 +167,13 @@ class SchedulingInformers:
 
     def require(self, pod: PodView) -> None:
         """Watch what this pod needs from now on. The common case, a pod that needs nothing, costs nothing."""
-        needed = needed_for(pod, self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE))
+        self._require(needed_for(pod, self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE)))
+
+    def require_dra(self) -> None:
+        """Watch from now on what DRA serves."""
+        self._require({*OF_DRA})
+
+    def _require(self, needed: set[Kind]) -> None:
         if needed <= self._watches.keys():
             return
         with self._lock:
@@ -184,6 +208,11 @@ class SchedulingInformers:
     def dra_resources(self) -> frozenset[str]:
         """Resources that a DeviceClass maps, as in the context."""
         return frozenset(chain.from_iterable((self._items(Kind.DEVICE_CLASSES) or {}).values()))
+
+    def dra_nodes(self) -> frozenset[str] | None:
+        """Nodes whose GPUs NVIDIA's DRA driver lists; None: it, or what DeviceClasses map, is not known yet."""
+        known = [self._items(kind) for kind in OF_DRA]
+        return None if None in known else frozenset((known[1] or {}).values())
 
     def take_changes(self) -> frozenset[str]:
         """What has changed since this was called last, by path."""
@@ -220,6 +249,8 @@ class SchedulingInformers:
         path, read = kind.value
 
         def on_change(_key: Key, _old: object, _new: object) -> None:
+            if kind is Kind.RESOURCE_SLICES:
+                return  # nothing is planned by them
             with self._lock:
                 self._changes.add(path)
             self._awake.set()
@@ -228,7 +259,8 @@ class SchedulingInformers:
             found = read(raw)
             return None if isinstance(found, Unreadable) else found
 
-        return Reflector(self._api, path, project=project, on_change=on_change, optional=True)
+        params = {"fieldSelector": f"spec.driver={DRA_DRIVER}"} if kind is Kind.RESOURCE_SLICES else None
+        return Reflector(self._api, path, project=project, on_change=on_change, params=params, optional=True)
 
     def _items(self, kind: Kind) -> dict[Key, Any] | None:
         watch = self._watches.get(kind)

@@ -104,6 +104,7 @@ class State(Known):
 
     def observe_plan(self, name: str, observed: PlanReading | Unreadable | None) -> None:
         """A plan as the watch shows it; None: it is gone."""
+        self._informers.require_dra()
         with self._lock:
             now = self._clock()
             new = self._unreadable.readable("plan", name, observed)

@@ -130,6 +130,9 @@ class Condition(StrEnum):
     """True: the agent writes the Node's amounts of GPU resources as soon as the kubelet lists the devices, within what
     the admission policy `gpuplan-agent-node` lets it write. False: the kubelet's status tick does it, up to ten seconds
     later. Remedy: do what its message says, or nothing."""
+    SERVED_BY_DRA = "ServedByDRA"
+    """Written by the controller. True: NVIDIA's DRA driver lists GPUs of this node, or a DeviceClass maps one of its
+    resources, so that kube-scheduler may have DRA serve pods here. Remedy: do what its message says."""
     OPERATOR_LABELS = "OperatorLabels"
     """False: by its labels the GPU Operator runs its device plugin or mig-manager on this enabled node. Remedy: run the
     command in its message, or set `operatorLabels: manage`."""
@@ -146,6 +149,7 @@ WHERE_ABSENT: Mapping[Condition, str] = MappingProxyType(
         Condition.HANDED_BACK: "False",
         Condition.DRIVER_RELEASED: "False",
         Condition.ALLOCATABLE_WRITTEN: "True",
+        Condition.SERVED_BY_DRA: "False",
         Condition.OPERATOR_LABELS: "True",
     }
 )
@@ -266,6 +270,9 @@ class Reason(StrEnum):
     AGENT_SILENT = "AgentSilent"
     """The agent has not renewed its Lease for `agentSilentSeconds`: the node is not planned. Remedy: check the agent's
     pod on the node."""
+    MAPPED_TO_DRA = "MappedToDRA"
+    """A DeviceClass has the name of one of the node's resources as `extendedResourceName`: while the Node counts none
+    of it, kube-scheduler has DRA serve pods that request it. Remedy: take the name out of the DeviceClass."""
     CANNOT_REPORT = "CannotReport"
     """The agent runs, and the API server refused its last three or more status writes: the status is out of date.
     Remedy: allow what the message names; otherwise report it as a bug."""
@@ -304,6 +311,8 @@ class EventReason(StrEnum):
     annotation run the command in the message."""
 
 
+OF_CONTROLLER = (Condition.AGENT_ALIVE, Condition.SERVED_BY_DRA)
+"""Conditions that no agent writes."""
 READY_OF_CONTROLLER = (Reason.AGENT_SILENT, Reason.CANNOT_REPORT, Reason.NODE_NOT_FOUND)
 """Reasons with which the controller writes Ready=Unknown in place of an agent that has written Ready before."""
 

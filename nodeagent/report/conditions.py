@@ -1,7 +1,7 @@
 """Builds the conditions of a plan, for people and for `kubectl wait`.
 
-Takes the result of a pass, returns every condition but AgentAlive, which is the controller's. Ready=True names the
-confirmed generation only, Ready=False the one that was read, and all are written at once, so that
+Takes the result of a pass, returns every condition but AgentAlive and ServedByDRA, which are the controller's.
+Ready=True names the confirmed generation only, Ready=False the one that was read, and all are written at once, so that
 `kubectl wait --for=condition=Ready` never believes an older spec. Ready, Reconciling, Stalled and Applied are always
 there, the others only while they say what a person would not expect (`names.WHERE_ABSENT`). A condition's time moves
 only with its status.
@@ -10,7 +10,7 @@ only with its status.
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
-from crds.v1alpha1.names import Condition, GpuState, Reason
+from crds.v1alpha1.names import OF_CONTROLLER, Condition, GpuState, Reason
 from crds.v1alpha1.status import ConditionStatus
 from nodeagent.desired.target import mig_manager_remedy
 from nodeagent.report.driver_release import driver_released
@@ -20,7 +20,7 @@ from partitioning.resources import ACK_MEMORY
 
 MOST_MESSAGE_CHARS = 4096
 UNDER_WAY = (GpuState.CHANGING, GpuState.ADVERTISING, GpuState.WAITING_FOR_RELEASE)
-OURS = tuple(condition for condition in Condition if condition is not Condition.AGENT_ALIVE)
+OURS = tuple(condition for condition in Condition if condition not in OF_CONTROLLER)
 ConditionValue: TypeAlias = tuple[bool, Reason, str]
 """Status, reason and message."""
 

@@ -168,7 +168,7 @@ CONTROLLERS = [
         policy="gpuplan-plans-controller",
     ),
     of_controller(
-        "the conditions AgentAlive and Ready only",
+        "the conditions AgentAlive, Ready and ServedByDRA only",
         lambda rig: status(rig, conditions=[ALIVE]),
         lambda rig: status(rig, conditions=[ALIVE, condition("Applied", "False")]),
         policy="gpuplan-plans-controller-status",

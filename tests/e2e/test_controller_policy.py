@@ -199,7 +199,7 @@ def _condition(kind: str, status: str = "Unknown", reason: str = "AgentSilent") 
 
 
 @pytest.mark.usefixtures("made")
-def test_of_the_status_two_conditions(cluster: RealCluster, controller: ApiClient) -> None:
+def test_of_the_status_three_conditions(cluster: RealCluster, controller: ApiClient) -> None:
     path = f"{PLANS}/{NAME}"
     agents = {
         **plan(NAME),
@@ -218,7 +218,8 @@ def test_of_the_status_two_conditions(cluster: RealCluster, controller: ApiClien
 
     assert attempt(conditions=[_condition("AgentAlive", "True", "Heartbeat")]).allowed
     assert attempt(conditions=[_condition("AgentAlive", "False"), _condition("Ready")]).allowed
-    own = [_condition("AgentAlive", "False"), _condition("Ready")]
+    own = [_condition("AgentAlive", "False"), _condition("Ready"), _condition("ServedByDRA", "True", "ForeignOwner")]
+    assert attempt(conditions=own).allowed
     for status in (
         {"conditions": [*own, _condition("Applied", "False")]},
         {"conditions": [*own, _condition("Stalled")]},
@@ -228,7 +229,7 @@ def test_of_the_status_two_conditions(cluster: RealCluster, controller: ApiClien
     ):
         refused = attempt(**status)
         assert refused.status == 403, status
-        assert "it may write the conditions AgentAlive and Ready only" in refused.message
+        assert "it may write the conditions AgentAlive, Ready and ServedByDRA only" in refused.message
     refused = attempt(conditions=[_condition("Ready", "True", "Confirmed"), _condition("AgentAlive", "False")])
     assert refused.status == 403
     assert "it may say that Ready is Unknown, nothing else of it" in refused.message

@@ -137,9 +137,11 @@ def test_what_a_device_class_maps_is_planned_as_the_scheduler_takes_it(
     create_node(rig, "empty")
     pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
     slice_spec = {"driver": "gpu.example.com", "nodeName": "driver", "pool": pool, "devices": [{"name": "seventh"}]}
+    of_nvidia = {"driver": "gpu.nvidia.com", "nodeName": "plugin", "pool": pool | {"name": "nothing"}}
     rig.create(
         [
             (f"{DRA}/resourceslices", {"metadata": {"name": "driver"}, "spec": slice_spec}),
+            (f"{DRA}/resourceslices", {"metadata": {"name": "nvidia"}, "spec": of_nvidia}),
             (f"{DRA}/deviceclasses", {"metadata": {"name": "seventh"}, "spec": {"extendedResourceName": SEVENTH}}),
         ]
     )
@@ -150,6 +152,11 @@ def test_what_a_device_class_maps_is_planned_as_the_scheduler_takes_it(
     assert (waits.name, by_claim(rig, "plugin"), by_claim(rig, "driver")) == ("empty", False, True)
     informers.require(waits)
     eventually(lambda: SEVENTH in informers.context().dra_resources, "the mapping is known")
+    assert informers.dra_nodes() is None
+    informers.require_dra()
+    eventually(
+        lambda: informers.dra_nodes() == frozenset({"plugin"}), "NVIDIA's slices alone", seen=informers.watch_errors
+    )
 
     result = planned([waits], informers.context())
     assert [one.node for one in result.placed] == ["empty"], result.unplaced
@@ -157,8 +164,9 @@ def test_what_a_device_class_maps_is_planned_as_the_scheduler_takes_it(
     eventually(lambda: "empty" in where(rig), "the scheduler takes what is advertised now")
     assert not by_claim(rig, "empty")
 
-    for path in (f"{DRA}/deviceclasses/seventh", f"{DRA}/resourceslices/driver"):
+    for path in (f"{DRA}/deviceclasses/seventh", f"{DRA}/resourceslices/driver", f"{DRA}/resourceslices/nvidia"):
         apply.delete(rig.api, path)
+    eventually(lambda: informers.dra_nodes() == frozenset(), "none is left")
 
 
 def by_claim(rig: SchedulerRig, name: str) -> bool:

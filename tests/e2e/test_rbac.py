@@ -31,6 +31,7 @@ READ_BY_FILTERS = (
     "replicationcontrollers",
     "services",
     "deviceclasses.resource.k8s.io",
+    "resourceslices.resource.k8s.io",
     "replicasets.apps",
     "statefulsets.apps",
     "storageclasses.storage.k8s.io",

@@ -1,7 +1,7 @@
 """Answers calls as a recorded driver did: the lines of JSON that `gpuplan-nodeagent probe` wrote on its machine.
 
 A call is answered where the same function was asked with the same arguments, from the same handles. What was not asked
-then is UNKNOWN, and logged: nobody knows the answer. Nothing can be changed.
+then is UNKNOWN, and logged. Nothing can be changed.
 """
 
 import ctypes

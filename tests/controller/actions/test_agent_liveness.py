@@ -6,6 +6,8 @@ import pytest
 
 from controller.actions.agent_liveness import AgentLiveness
 from controller.api.nodes import read_node
+from controller.cache.informers import FixedInformers
+from controller.model.scheduling import SchedulingContext
 from crds.v1alpha1 import names, paths
 from kube import apply
 from tests.builders.objects import condition, gpu, item, node, status
@@ -284,3 +286,69 @@ def test_agent_that_belongs_on_its_node_is_missed(bench: Bench, labels: dict[str
     run(bench, work)
     assert condition_of(bench, "AgentAlive") == ("False", "AgentSilent", 0)
     assert condition_of(bench, "Ready") == ("Unknown", "AgentSilent", 1)
+
+
+class Dra(FixedInformers):
+    """What is known of DRA, set by hand."""
+
+    def __init__(self, nodes: frozenset[str] | None = None) -> None:
+        super().__init__()
+        self.nodes = nodes
+
+    def dra_nodes(self) -> frozenset[str] | None:
+        return self.nodes
+
+    def map(self, *resources: str) -> None:
+        self._context = SchedulingContext(dra_resources=frozenset(resources))
+
+
+@pytest.fixture
+def dra(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Dra:
+    found = Dra()
+    monkeypatch.setattr(bench.state, "_informers", found)
+    bench.cluster.node(node("n1", allocatable={"nvidia.com/mig-1g.10gb": "0"}))
+    bench.cluster.plan("n1")
+    bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")
+    return found
+
+
+def resync(bench: Bench, work: AgentLiveness) -> dict[str, Any]:
+    """A minute later, by when every plan is judged again; returns the condition."""
+    bench.clock.now += 60
+    bench.cluster.beat("n1", f"2026-01-01T12:{int(bench.clock.now) // 60 % 60:02}:00.000000Z")
+    run(bench, work)
+    return bench.cluster.conditions().get("ServedByDRA", {})
+
+
+def test_what_dra_lists_or_maps_of_a_node_is_a_condition_while_it_lasts(bench: Bench, dra: Dra) -> None:
+    work = agents(bench)
+    assert resync(bench, work) == {}, "nothing is known yet"
+    dra.nodes = frozenset({"n2"})
+    dra.map("deviceclass.resource.kubernetes.io/mig", "nvidia.com/mig-2g.20gb", "example.com/nic")
+    assert resync(bench, work) == {}, "of other nodes and resources"
+    dra.map("nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb")
+    found = resync(bench, work)
+    assert (found["status"], found["reason"]) == ("True", "MappedToDRA")
+    assert "maps nvidia.com/mig-1g.10gb (kubectl get deviceclasses -o yaml)" in found["message"]
+    written = status_writes(bench)
+    resync(bench, work)
+    assert written == []
+    dra.nodes = frozenset({"n1"})
+    listed = resync(bench, work)
+    assert (listed["status"], listed["reason"]) == ("True", "ForeignOwner")
+    assert listed["lastTransitionTime"] == found["lastTransitionTime"]
+    assert "spec.nodeName=n1)" in listed["message"]
+    dra.nodes = None
+    assert resync(bench, work) == listed, "a controller that has just begun takes nothing back"
+    dra.nodes = frozenset()
+    dra.map()
+    assert resync(bench, work) == {}
+    assert condition_of(bench, "AgentAlive") == ("True", "Heartbeat", 0)
+
+
+def test_a_node_that_is_not_enabled_may_be_mapped(bench: Bench, dra: Dra) -> None:
+    dra.nodes = frozenset()
+    dra.map("nvidia.com/mig-1g.10gb")
+    label = "gpuplan.dev/gpu-partitioning"
+    apply.merge_patch(bench.cluster.api, paths.node("n1"), {"metadata": {"labels": {label: None}}})
+    assert resync(bench, agents(bench)) == {}

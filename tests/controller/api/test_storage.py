@@ -10,6 +10,7 @@ from controller.api.storage import (
     read_device_class,
     read_namespace,
     read_service,
+    read_slice,
     read_storage_class,
     read_volume,
     read_workload,
@@ -153,9 +154,19 @@ def test_a_device_class() -> None:
     assert read_device_class({"metadata": {"name": "d"}, "spec": {}}) == frozenset({by_name})
 
 
+def test_a_slice_names_the_node_of_nvidias_driver_for_gpus() -> None:
+    def read(**spec: Any) -> object:
+        return read_slice({"metadata": {"name": "s"}, "spec": spec})
+
+    assert read(driver="gpu.nvidia.com", nodeName="n1") == "n1"
+    assert read(driver="gpu.nvidia.com", allNodes=True) == ""
+    assert read(driver="compute-domain.nvidia.com", nodeName="n1") == ""
+    assert isinstance(read(nodeName="n1"), Unreadable)
+
+
 @pytest.mark.parametrize(
     "read",
-    [read_claim, read_volume, read_service, read_workload, read_device_class],
+    [read_claim, read_volume, read_service, read_workload, read_device_class, read_slice],
 )
 def test_broken_objects_are_values_with_a_reason(read: Any) -> None:
     found = read({"metadata": {"name": "x"}, "spec": 3})

@@ -127,7 +127,7 @@ def _without_uuids(gpu: Any) -> object:
 
 
 def test_every_question_of_the_agent_is_asked(simulate: Simulate, tmp_path: Path) -> None:
-    """And each is told apart: what only a whole GPU is asked, and what is asked before a change."""
+    """But what a change alone asks, and what only a whole GPU is asked."""
     path = simulate("H100-80GB", **CUT, init=False)
     readings, _, _ = read(tmp_path / "one.jsonl")
     asked = {reading["call"] for reading in readings if "call" in reading}

@@ -43,7 +43,7 @@ def measure(*, nodes: int, gpus: int, pods: int, seed: int, mix: str, repeat: in
         "gpus_changed": result.counts.gpus_changed,
         "destroyed": result.counts.partitions_destroyed,
         "peak_mib": peak_mib,
-        "placed_by_phase": dict(phases.placed),
+        "placed_by_phase": {phase.value: count for phase, count in result.counts.placed_by},
         "seconds_by_phase": {phase: round(seconds, 4) for phase, seconds in phases.seconds.items()},
     }
 

@@ -179,11 +179,11 @@ class _Explainer:
         if not large:
             return self._on_allowed_nodes(assignment, able) or self._filtered(assignment, able.nodes)
         if assignment.constrained:
-            refusals = {node: self._constrained.refusals(assignment, (node,)) for node in large}
+            refusals = {node: self._constrained.refusal(assignment, node) for node in large}
             refused = self._refused(assignment, refusals)
             if refused is not None:
                 return refused
-            nodes = [node for node in large if refusals[node][""]]
+            nodes = [node for node in large if not refusals[node]]
         outlook = self._outlook(assignment, nodes)
         if outlook is None:
             return UNEXPLAINED
@@ -194,14 +194,14 @@ class _Explainer:
             return self._on_cordoned_nodes(assignment, able.nodes) or outlook.answer  # to uncordon is less work
         return outlook.answer or too_little_left(assignment.demand, outlook.with_partitions)
 
-    def _refused(self, assignment: Assignment, refusals: Mapping[int, Counter[str]]) -> Answer | None:
+    def _refused(self, assignment: Assignment, refusals: Mapping[int, str]) -> Answer | None:
         """Filters that read other pods keep it off all nodes, or off all that have room."""
-        reasons = sum(refusals.values(), Counter[str]())
+        reasons = Counter(refusals.values())
         if not reasons[""]:
             return kept_off_by_others(len(refusals), reasons)
         roomy = [node for node in refusals if self._board.fits(assignment, node)]
         roomy = [node for node in roomy if self._board.has_partitions(assignment, node)]
-        reasons = sum((refusals[node] for node in roomy), Counter[str]())
+        reasons = Counter(refusals[node] for node in roomy)
         return kept_off_by_others(len(roomy), reasons, "every node with room") if roomy and not reasons[""] else None
 
     def _on_allowed_nodes(self, assignment: Assignment, able: _Able) -> Answer | None:

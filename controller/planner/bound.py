@@ -2,15 +2,14 @@
 
 Takes the board before anything new is placed and the pending pods, returns a number that no plan exceeds. Each measure
 of capacity (CPU, memory, pods, compute and memory slices of MIG, MiB of MPS, count of each resource) holds for all
-nodes together, and so does every weighted sum of measures: serving the cheapest pods first by such a sum is the most
-that it allows. The least over a grid of weights is the bound. Selectors and the borders of nodes are ignored: they
-only lower what is possible. Never smaller than what some plan can place.
+nodes together: serving the cheapest pods first by it is the most that it allows. The least over all measures is the
+bound. Selectors and the borders of nodes are ignored: they only lower what is possible. Never smaller than what some
+plan can place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, combinations_with_replacement
 
 from controller.model.demand import Demand
 from controller.planner.board.assignment import Assignment
@@ -22,9 +21,6 @@ from partitioning.models import ProfileSpec
 from partitioning.resources import WHOLE
 from partitioning.states import StateTable, state_table
 
-_STEPS = 10
-_PAIRED = 20
-"""So many measures, the scarcest, are weighed against each other: pods may request hundreds of sizes of MPS slices."""
 _SLACK = 1e-9
 """Rounding of floats must never make the bound too small."""
 _NOTHING = 1e-6
@@ -86,17 +82,7 @@ def _bound(supply: _Supply, assignments: Sequence[Assignment]) -> int:
     kinds = _kinds(assignments)
     measures = _measures(supply, kinds)
     possible = [number for number in range(len(kinds)) if all(costs[number] <= 1 + _SLACK for costs in measures)]
-    kinds = [kinds[number] for number in possible]
-    measures = [[costs[number] for number in possible] for costs in measures]
-    scarce = sorted((costs for costs in measures if _total(kinds, costs) > 1), key=lambda costs: -_total(kinds, costs))
-    best = sum(count for _, count in kinds)
-    alone = ((costs, costs) for costs in scarce[_PAIRED:])
-    for one, other in chain(combinations_with_replacement(scarce[:_PAIRED], 2), alone):
-        for step in range(_STEPS + 1) if one is not other else (_STEPS,):
-            weight = step / _STEPS
-            costs = [a * weight + b * (1 - weight) for a, b in zip(one, other, strict=True)]
-            best = min(best, _most(kinds, costs))
-    return best
+    return min(_most((costs[number], kinds[number][1]) for number in possible) for costs in measures)
 
 
 def _kinds(assignments: Sequence[Assignment]) -> Kinds:
@@ -106,15 +92,10 @@ def _kinds(assignments: Sequence[Assignment]) -> Kinds:
     return [(same[0], len(same)) for same in members.values()]
 
 
-def _total(kinds: Kinds, costs: Sequence[float]) -> float:
-    return sum(count * cost for (_, count), cost in zip(kinds, costs, strict=True))
-
-
-def _most(kinds: Kinds, costs: Sequence[float]) -> int:
-    """How many pods fit into a capacity of 1, cheapest first."""
+def _most(priced: Iterable[tuple[float, int]]) -> int:
+    """How many pods fit into a capacity of 1, cheapest first. Given are, per kind, the cost of one and their number."""
     left, served = 1 + _SLACK, 0
-    for cost, position in sorted((cost, position) for position, cost in enumerate(costs)):
-        _, count = kinds[position]
+    for cost, count in sorted(priced):
         if cost * count > left:
             return served + int(left / cost)
         left -= cost * count

@@ -6,7 +6,7 @@ and never changes an unsettled or pinned GPU.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -33,8 +33,8 @@ from controller.planner.placement.hopeless import leave_out_hopeless
 from controller.planner.strategy.priorities import Rules, by_level, moves_alone, place_levels
 from controller.simulator import compared
 
-OnPhase = Callable[[PlannerPhase, Mapping[str, str]], None]
-"""Called after each phase of a pass with its name, and the node of every pod (by uid) that has a place by then."""
+OnPhase = Callable[[PlannerPhase], None]
+"""Called after each phase of a pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +97,12 @@ def search(
     def report(phase: PlannerPhase) -> None:
         phases.note(phase)
         if on_phase is not None:
-            on_phase(phase, _nodes_of(assignments, snapshot))
+            on_phase(phase)
 
     drains = Drains(snapshot=snapshot, most=options.drains, board=board, stocks=stocks, constrained=constrained)
     choice = Choice(drains=drains, options=options)
-    if leave_out_hopeless(board, assignments, gangs, constrained, choice.may_serve) and _regrouped(groups, assignments):
-        board = drains.board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
-    constrained.attach(board)
+    leave_out_hopeless(board, assignments, gangs, constrained, choice.may_serve)
+    constrained.begin()
     levels = by_level([one for one in assignments if one.groups], snapshot.aged)
     in_order = [*chain.from_iterable(levels), *(one for one in assignments if not one.groups)]
     drains.carry_on(in_order)
@@ -138,17 +137,6 @@ def search(
         groups=groups,
         placed_by=phases.counts(),
     )
-
-
-def _regrouped(groups: NodeGroups, assignments: Sequence[Assignment]) -> bool:
-    """Make one group of nodes that only pods without a place tell apart; returns whether there are fewer groups."""
-    before = groups.count
-    groups.keep({groups.kind_of(one.pod) for one in assignments if one.groups})
-    if groups.count == before:
-        return False
-    for one in assignments:
-        one.groups = groups.allowed(groups.kind_of(one.pod)) if one.groups else ()
-    return True
 
 
 def take_off_broken(
@@ -191,10 +179,6 @@ class _FinalPhases:
         self.note(PlannerPhase.OLDER_FIRST)  # what dropped pods of a gang leave behind changes no other pod's node
         found = Counter(phase for node, phase in zip(self._nodes, self._phases, strict=True) if node >= 0 and phase)
         return dict(sorted(found.items()))
-
-
-def _nodes_of(assignments: Iterable[Assignment], snapshot: Snapshot) -> dict[str, str]:
-    return {one.pod.uid: snapshot.nodes[one.node].name for one in assignments if one.placed}
 
 
 def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> None:

@@ -45,6 +45,7 @@ class Board:
         self.group_of = group_of
         self.sizes = list(sizes)
         self.devices: list[list[Device]] = [[] for _ in nodes]
+        self._places = list(zip(nodes, self.devices, strict=True))
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self.filters: Filters | None = None
         """Asked for every constrained pod, whatever places it."""
@@ -57,12 +58,10 @@ class Board:
 
     def add(self, device: Device) -> None:
         """Its pool must be in the group of its node."""
+        device.position = len(self.devices[device.node])
         self.devices[device.node].append(device)
-        device.position = len(device.pool.devices)
         device.pool.devices.append(device)
         device.state = device.base
-        if device.ready:
-            self.groups[self.group_of[device.node]].gpus[device.node, device.gpu] = device
         self.rooms.add(device)
         self._enter(device)
 
@@ -142,7 +141,7 @@ class Board:
     def _find(self, assignment: Assignment, group: int, reach: Reach) -> Taken | None:
         demand = assignment.demand
         if demand.single is not None:
-            one = find_single(self.groups[group], self.nodes, demand, demand.single, reach)
+            one = find_single(self.groups[group], self._places, demand, demand.single, reach)
             return None if one is None else [one]
         some = islice(self.rooms.offers(demand, (group,), reach), _COMPARED)
         best = min(some, key=lambda offer: offer.cost, default=None)
@@ -219,4 +218,4 @@ class Board:
         if device.ready:
             ready = self.groups[self.group_of[device.node]].ready
             for resource in device.ready:
-                heappush(ready.setdefault(resource, []), (free, device.node, device.gpu))
+                heappush(ready.setdefault(resource, []), (free, device.node, device.position))

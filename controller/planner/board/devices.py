@@ -90,7 +90,7 @@ class Device:
     key: int = -1
     """The bucket that it is in: state and present tier in one integer."""
     position: int = -1
-    """In `pool.devices`."""
+    """Among the devices of its node."""
     drained: bool = False
     """For a pod that waits until holders finish: full for every other pod."""
 
@@ -118,7 +118,7 @@ class Pool(ABC):
         self.reach = reach
         self.devices: list[Device] = []
         self.heaps: dict[int, list[tuple[int, int, int]]] = {}
-        """Per bucket a heap of (-free CPU of the node, node, position in `devices`), cleaned when it is read."""
+        """Per bucket a heap of (-free CPU of the node, node, position on the node), cleaned when it is read."""
         self._orders: dict[str, list[Entry]] = {}
         self._entries: dict[tuple[int, str], Entry | None] = {}
 

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from controller.model.capacity import Capacity
 from controller.model.demand import Demand
-from controller.planner.board.devices import Device, Pool
+from controller.planner.board.devices import Pool
 from controller.simulator import Usage
 
 
@@ -60,9 +60,7 @@ class Group:
     pools: list[Pool] = field(default_factory=list)
     """By reach: existing stocks first, devices that must be cut last."""
     ready: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
-    """Per resource a heap of GPUs with idle partitions: (-free CPU, node, GPU)."""
-    gpus: dict[tuple[int, int], Device] = field(default_factory=dict)
-    """These GPUs by node and position."""
+    """Per resource a heap of GPUs with idle partitions: (-free CPU, node, position on the node)."""
     _serving: dict[str, list[list[Pool]]] = field(default_factory=dict)
 
     def add_pool(self, pool: Pool) -> None:

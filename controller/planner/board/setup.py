@@ -101,57 +101,38 @@ def _add_stocks(board: Board, counts_of_node: Sequence[Mapping[str, int]], reach
 
 
 def _add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyParts]) -> None:
-    """Every eligible GPU that can be cut into something that pods request."""
-    setup = _DeviceSetup(board)
+    """Every eligible GPU that can be cut into something that pods request, in pools by group and model."""
+    pools: dict[tuple[int, GpuModel | None], Pool | None] = {}
 
     def add(node: int, stock: NodeStock) -> None:
-        if board.group_of[node] < 0:
-            return
-        for position, gpu in enumerate(stock.gpus):
-            if gpu.ineligible is None and gpu.model is not None:
-                setup.add(gpu, gpu.model, node, position, ready[node].get(position, ()))
+        group = board.group_of[node]
+        for position, gpu in enumerate(stock.gpus if group >= 0 else ()):
+            if gpu.ineligible is not None or gpu.model is None:
+                continue
+            key = (group, gpu.model if gpu.cut is Cut.MIG else None)
+            if key not in pools:
+                pools[key] = made = _new_pool(gpu.model, gpu.cut, board.sizes)
+                if made is not None:
+                    board.groups[group].add_pool(made)
+            pool = pools[key]
+            if pool is not None:
+                parts = ready[node].get(position)
+                device = Device(
+                    node=node,
+                    pool=pool,
+                    base=state_of(gpu, gpu.model),
+                    tier=Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE,
+                    gpu=position,
+                    ready=_ready_parts(gpu, gpu.model, parts, pool) if parts else NO_PARTS,
+                )
+                board.add(device)
 
     by_node(add, stocks)
 
 
-class _DeviceSetup:
-    """Pools by group and model, made as their first GPU comes."""
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
-        self._sizes_mib = {name: slice_mib(name) for name in board.sizes if slice_mib(name)}
-        self._pools: dict[tuple[int, GpuModel | None], Pool | None] = {}
-        self._places: dict[GpuModel, _Places] = {}
-
-    def add(self, gpu: GpuStock, model: GpuModel, node: int, position: int, ready: Sequence[PartitionView]) -> None:
-        pool = self._pool_of(self._board.group_of[node], model, gpu.cut)
-        if pool is None:
-            return
-        places = self._places.get(model)
-        if places is None:
-            places = self._places[model] = _Places(model)
-        device = Device(
-            node=node,
-            pool=pool,
-            base=state_of(gpu, model, places),
-            tier=Tier.SOMETHING_IDLE if gpu.idle else Tier.NOTHING_IDLE,
-            gpu=position,
-            ready=_ready_parts(gpu, places, ready, pool) if ready else NO_PARTS,
-        )
-        self._board.add(device)
-
-    def _pool_of(self, group: int, model: GpuModel, cut: Cut | None) -> Pool | None:
-        key = (group, model if cut is Cut.MIG else None)
-        if key not in self._pools:
-            self._pools[key] = pool = _new_pool(model, cut, self._board.sizes, self._sizes_mib)
-            if pool is not None:
-                self._board.groups[group].add_pool(pool)
-        return self._pools[key]
-
-
-def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib: Mapping[str, int]) -> Pool | None:
+def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str]) -> Pool | None:
     if cut is Cut.MPS:
-        whole = WHOLE in named
+        sizes_mib, whole = {name: mib for name in named if (mib := slice_mib(name))}, WHOLE in named
         return MpsPool(sizes_mib, whole=whole) if sizes_mib or whole else None
     offered = {spec.name for spec in model.profiles if spec.starts}
     profiles = {
@@ -163,39 +144,32 @@ def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str], sizes_mib:
     return MigPool(model, profiles) if profiles else None
 
 
-def state_of(gpu: GpuStock, model: GpuModel, places: "_Places | None" = None) -> int:
-    """What stays, and where the last change failed; idle partitions are free space. `places`: made before."""
+def state_of(gpu: GpuStock, model: GpuModel) -> int:
+    """What stays, and where the last change failed; idle partitions are free space."""
     if gpu.cut is Cut.MIG:
-        places = _Places(model) if places is None else places
         mask = occupancy(model, gpu.failed) if len(gpu.failed) else 0
         for part in gpu.staying:
             if part.profile:
-                mask |= places[part.profile, part.start, part.size].taken
+                mask |= _place_of(model, part.profile, part.start, part.size).taken
         return mask
     return MpsPool.state_of(shareable_mib(model.memory_mib) - mps_mib(gpu.staying), len(gpu.staying))
 
 
-class _Places(dict[tuple[str, int, int], Placement]):
-    """By profile, start and size: thousands of GPUs of a model hold the same few partitions."""
-
-    def __init__(self, model: GpuModel) -> None:
-        self._model = model
-
-    def __missing__(self, key: tuple[str, int, int]) -> Placement:
-        profile, start, size = key
-        self[key] = found = placement_of(self._model, Instance(start=start, size=size, profile=profile))
-        return found
+@lru_cache(maxsize=4096)
+def _place_of(model: GpuModel, profile: str, start: int, size: int) -> Placement:
+    """Thousands of GPUs of a model hold the same few partitions."""
+    return placement_of(model, Instance(start=start, size=size, profile=profile))
 
 
 def _ready_parts(
-    gpu: GpuStock, places: _Places, ready: Iterable[PartitionView], pool: Pool
+    gpu: GpuStock, model: GpuModel, ready: Iterable[PartitionView], pool: Pool
 ) -> dict[str, tuple[Placement | Share, ...]]:
     parts: dict[str, list[Placement | Share]] = {}
     for part in ready:
         if part.resource not in pool.serves:
             continue
         if gpu.cut is Cut.MIG:
-            parts.setdefault(part.resource, []).append(places[part.profile, part.start, part.size])
+            parts.setdefault(part.resource, []).append(_place_of(model, part.profile, part.start, part.size))
         else:
             parts.setdefault(part.resource, []).append(_share_of(part.resource))
     return {resource: tuple(found) for resource, found in parts.items()}

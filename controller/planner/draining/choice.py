@@ -107,7 +107,7 @@ class Choice:
         above = {name for each in self.waiting if each.pod.priority > one.pod.priority for name, _ in each.wants}
         for node in (node for group in one.groups for node in board.groups[group].nodes):
             stock = stocks[node]
-            if not stock.is_large_enough(one.needs) or not self.drains.constrained.refusals(one, (node,))[""]:
+            if not stock.is_large_enough(one.needs) or self.drains.constrained.refusal(one, node):
                 continue
             lacks_capacity = not board.nodes[node].free.fits(one.needs)
             for device in board.devices[node]:

@@ -101,20 +101,13 @@ class NodeGroups:
         self._able: list[list[int]] = [[] for _ in unlike]
         self._unexamined = self._examine(list(dict.fromkeys(self._kinds[uid] for uid in first if uid in self._kinds)))
         self._facts_of = facts_of
-        self.keep(range(len(samples)))
-
-    def keep(self, kinds: Collection[int]) -> None:
-        """Number the groups that pods of these kinds tell apart."""
         numbers: dict[tuple[int, ...], int] = {}
         """Of groups, by the kinds that may use their nodes."""
-        able = [tuple(sorted(set(found).intersection(kinds))) for found in self._able]
-        number_of = [
-            numbers.setdefault(kept, len(numbers)) if found else -1
-            for kept, found in zip(able, self._able, strict=True)
-        ]
-        self.group_of = [number_of[facts] for facts in self._facts_of]
+        able = [tuple(sorted(found)) for found in self._able]
+        number_of = [numbers.setdefault(found, len(numbers)) if found else -1 for found in able]
+        self.group_of = [number_of[facts] for facts in facts_of]
         self.count = len(numbers)
-        allowed: list[list[int]] = [[] for _ in self._samples]
+        allowed: list[list[int]] = [[] for _ in samples]
         for found, number in numbers.items():
             for kind in found:
                 allowed[kind].append(number)

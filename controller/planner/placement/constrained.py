@@ -67,13 +67,15 @@ class ConstrainedPlacement:
         """Uids of pods for which no work was left; some may have found a place since."""
         self._synced: dict[str, int] = {}
         self._refused: dict[Hashable, tuple[Hashable, set[int]]] = {}
-        self._cluster = cluster_of(snapshot, options, [one.pod for one in assignments])
         self._at = -1
         """`moves` of the board that the cluster has followed."""
-        self._effort.begin(Counter(one.pod.namespace for one in assignments), half=True)
-        in_turn = sorted(assignments, key=self._turn)
-        for one in [one for one in in_turn if not self._examined(one)]:
-            self._examined(one)
+        cluster = cluster_of(snapshot, options, [one.pod for one in assignments])
+        self._cluster = cluster or ClusterState()
+        if cluster is not None:
+            self._effort.begin(Counter(one.pod.namespace for one in assignments), half=True)
+            in_turn = sorted(assignments, key=self._turn)
+            for one in [one for one in in_turn if not self._examined(one)]:
+                self._examined(one)
         self.begin(half=True)
         board.filters = self
 
@@ -86,28 +88,22 @@ class ConstrainedPlacement:
     def _examined(self, assignment: Assignment) -> bool:
         """Find out whether its place depends on others; while it is not known, it does if the pod itself says so."""
         pod = assignment.pod
-        assignment.constrained = self._cluster is not None and self._cluster.constrains_itself(pod)
-        if self._cluster is not None and not self._effort.may(pod.namespace):
+        assignment.constrained = self._cluster.constrains_itself(pod)
+        if not self._effort.may(pod.namespace):
             return False
         assignment.constrained = self._depends(pod)
         self._effort.done(pod.namespace)
         return True
 
-    def _prefiltered(self, cluster: ClusterState, pod: PodView) -> Attempt:
-        before = cluster.visits
-        attempt = cluster.prefilter(pod)
-        self._effort.spend(pod, cluster.visits - before)
+    def _prefiltered(self, pod: PodView) -> Attempt:
+        before = self._cluster.visits
+        attempt = self._cluster.prefilter(pod)
+        self._effort.spend(pod, self._cluster.visits - before)
         return attempt
 
     def alike(self, assignment: Assignment) -> Hashable:
         """Equal for pods that fit exactly where the other fits, whatever decides that."""
-        return (assignment.shape, self._kind(assignment) if assignment.constrained else None)
-
-    def attach(self, board: Board) -> None:
-        """The same pods, of which none is placed, on a board."""
-        self._board, self._at = board, -1
-        board.filters = self
-        self.begin()
+        return (assignment.shape, self._cluster.kind(assignment.pod) if assignment.constrained else None)
 
     def may_accept(self, assignment: Assignment, node: int, labels: Mapping[Pair, int]) -> bool:
         """False: the filters refuse the node whichever pods come. `labels` are those of pods that may come."""
@@ -121,38 +117,37 @@ class ConstrainedPlacement:
         """Whether the filters accept the node, with every pod where it is now."""
         self._catch_up()
         in_reach = node >= 0 and self._board.group_of[node] in assignment.groups
-        return in_reach and self._accepts(assignment, node)
+        return in_reach and self._refusal(assignment, node) is None
 
     def place_one(self, assignment: Assignment, reach: Reach, within: Collection[int] | None = None) -> bool:
         """Place it on some node (default: of its groups) that the filters accept."""
         self._catch_up()
         return any(self._search(assignment, step, within) for step in _steps(reach))
 
-    def place(self, assignments: Iterable[Assignment], reach: Reach = Reach.NEW) -> None:
+    def place(self, assignments: Iterable[Assignment]) -> None:
         """Place as many as possible, in this order; pods about which something is unknown last.
 
         Within each level those come first for which no work was left in the pass before.
         """
-        self._catch_up()
         failed: set[Hashable] = set()
         later, unknown = list[Assignment](), list[Assignment]()
         for one in sorted(assignments, key=self._turn) if self.first else assignments:
             if one.pod.uid not in self.first and self._unknown(one):
                 unknown.append(one)
-            elif not self._had_its_turn(one, reach, failed):
+            elif not self._had_its_turn(one, failed):
                 later.append(one)
-        later += [one for one in unknown if not self._had_its_turn(one, reach, failed)]
-        self.unexamined.update(one.pod.uid for one in later if not self._had_its_turn(one, reach, failed))
+        later += [one for one in unknown if not self._had_its_turn(one, failed)]
+        self.unexamined.update(one.pod.uid for one in later if not self._had_its_turn(one, failed))
 
     def _turn(self, one: Assignment) -> tuple[int, int]:
         return (-one.pod.priority, self.first.get(one.pod.uid, len(self.first)))
 
-    def _had_its_turn(self, assignment: Assignment, reach: Reach, failed: set[Hashable]) -> bool:
+    def _had_its_turn(self, assignment: Assignment, failed: set[Hashable]) -> bool:
         """False where the search was cut short: it may go on once the pods of other namespaces have had theirs."""
         kind = self.alike(assignment)
         if kind not in failed:
             self._cut = False
-            if any(self._search(assignment, step) for step in _steps(reach)):
+            if self.place_one(assignment, Reach.NEW):
                 failed.clear()  # it may attract others, or raise the least count that they may not exceed
             elif self._cut:
                 return False
@@ -182,31 +177,23 @@ class ConstrainedPlacement:
 
     def _fails(self, assignment: Assignment) -> bool:
         """Whether the filters refuse the pod where it is."""
-        if self._cluster is None:
-            return False
         self._cluster.remove_pod(assignment.pod.uid)
         accepted = self._judged(assignment, assignment.node) is None
         self._cluster.add_pod(assignment.pod, self._names[assignment.node])
         return not accepted
 
-    def refusals(self, assignment: Assignment, nodes: Iterable[int]) -> Counter[str]:
-        """How many of these nodes refuse the pod, by the scheduler's message; '' for those that accept it."""
-        if not assignment.constrained:
-            return Counter({"": 1})
-        misfits = [self._refusal(assignment, node) for node in nodes]
-        return Counter(misfit.message if misfit is not None else "" for misfit in misfits)
+    def refusal(self, assignment: Assignment, node: int) -> str:
+        """The scheduler's message; '' where the filters accept the node."""
+        misfit = self._refusal(assignment, node) if assignment.constrained else None
+        return misfit.message if misfit is not None else ""
 
     def _depends(self, pod: PodView) -> bool:
-        if self._cluster is None:
-            return False
-        attempt = self._prefiltered(self._cluster, pod)
+        attempt = self._prefiltered(pod)
         odd = pod.volumes or attempt.refused or attempt.unknown or fails_always(attempt.profile)
         return bool(odd) or self._cluster.coupled(pod)
 
     def _unknown(self, assignment: Assignment) -> tuple[str, ...]:
-        if self._cluster is None or not self._effort.may(assignment.pod.namespace):
-            return ()
-        return self._prefiltered(self._cluster, assignment.pod).unknown
+        return self._prefiltered(assignment.pod).unknown if self._effort.may(assignment.pod.namespace) else ()
 
     def domains(self, assignment: Assignment) -> list[frozenset[int]]:
         """Nodes of its groups, by the topology in which it must stay with pods like itself; none where it need not."""
@@ -229,7 +216,7 @@ class ConstrainedPlacement:
                 if not self._effort.may(assignment.pod.namespace):
                     self._cut = True
                     return False
-                if self._accepts(assignment, offer.node):
+                if self._refusal(assignment, offer.node) is None:
                     self._assign(assignment, offer)
                     return True
                 refused.add(offer.node)
@@ -237,23 +224,17 @@ class ConstrainedPlacement:
 
     def _refusing(self, assignment: Assignment) -> set[int]:
         """Nodes that have refused a pod like this, and would again."""
-        key, pod = self._kind(assignment), assignment.pod
-        holding = self._prefiltered(self._cluster, pod).refusals_hold if self._cluster is not None else None
+        key, holding = self._cluster.kind(assignment.pod), self._prefiltered(assignment.pod).refusals_hold
         before, nodes = self._refused.get(key, (None, set()))
         if before != holding:
             nodes = set()
             self._refused[key] = (holding, nodes)
         return nodes
 
-    def _accepts(self, assignment: Assignment, node: int) -> bool:
-        return self._refusal(assignment, node) is None
-
     def _refusal(self, assignment: Assignment, node: int) -> Misfit | None:
         return self._judged(assignment, node) if self._effort.may(assignment.pod.namespace) else NOT_EXAMINED
 
     def _judged(self, assignment: Assignment, node: int) -> Misfit | None:
-        if self._cluster is None:
-            return None
         pod, before = assignment.pod, self._cluster.visits
         found = self._cluster.why_not(pod, self._names[node], without=_DECIDED_ELSEWHERE)
         self._effort.spend(pod, FILTERS + self._cluster.visits - before)
@@ -263,10 +244,6 @@ class ConstrainedPlacement:
         self._board.put(assignment, offer.node, taken_of(offer.found))
         self._sync(assignment)
         self._at = self._board.moves
-
-    def _kind(self, assignment: Assignment) -> int:
-        """Equal for pods that the filters cannot tell apart."""
-        return self._cluster.kind(assignment.pod) if self._cluster is not None else -1
 
     def _catch_up(self) -> None:
         """Show the cluster where every pod is by now. Some may have left a place since, which lets others in."""
@@ -281,8 +258,6 @@ class ConstrainedPlacement:
     def _sync(self, assignment: Assignment) -> None:
         pod = assignment.pod
         self._synced[pod.uid] = assignment.node
-        if self._cluster is None:
-            return
         if assignment.placed:
             self._cluster.add_pod(pod, self._names[assignment.node])
         else:

@@ -132,7 +132,7 @@ class ConstrainedPlacement:
         failed: set[Hashable] = set()
         later, unknown = list[Assignment](), list[Assignment]()
         for one in sorted(assignments, key=self._turn) if self.first else assignments:
-            if one.pod.uid not in self.first and self._unknown(one):
+            if one.pod.uid not in self.first and self.unknown(one):
                 unknown.append(one)
             elif not self._had_its_turn(one, failed):
                 later.append(one)
@@ -192,8 +192,10 @@ class ConstrainedPlacement:
         odd = pod.volumes or attempt.refused or attempt.unknown or fails_always(attempt.profile)
         return bool(odd) or self._cluster.coupled(pod)
 
-    def _unknown(self, assignment: Assignment) -> tuple[str, ...]:
-        return self._prefiltered(assignment.pod).unknown if self._effort.may(assignment.pod.namespace) else ()
+    def unknown(self, assignment: Assignment) -> bool:
+        """Whether something about it is unknown: such pods come last."""
+        may = assignment.constrained and self._effort.may(assignment.pod.namespace)
+        return may and bool(self._prefiltered(assignment.pod).unknown)
 
     def domains(self, assignment: Assignment) -> list[frozenset[int]]:
         """Nodes of its groups, by the topology in which it must stay with pods like itself; none where it need not."""

@@ -1,9 +1,9 @@
 """Places the pods of one priority level on the board, or of several that are ranked.
 
 Takes the board and assignments in queue order; those that find a place are on the board afterwards. They are divided
-among node groups; in each, pods are admitted on counts, get what is ready as long as the other admitted pods still fit
-then, and these are placed hardest first. What is left is filled, cheapest first. Never takes off a pod that another
-level has placed.
+among node groups; in each, pods are admitted on counts, whether constrained or not. Constrained ones have their places
+first, then the others get what is ready as long as the rest still fits then, and are placed hardest first. What is left
+is filled, cheapest first. Never takes off a pod that another level has placed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,8 +26,13 @@ _REPEATED = 1_000
 Cost = Callable[[Assignment], float]
 
 
-def place_once(board: Board, assignments: Sequence[Assignment]) -> Cost:
-    """Returns what one of them costs, compared with the others."""
+def place_once(
+    board: Board, assignments: Sequence[Assignment], place_constrained: Callable[[Sequence[Assignment]], None]
+) -> Cost:
+    """Returns what one of them costs, compared with the others.
+
+    Of those that are admitted, pods that may go to any node of their groups take what constrained ones leave.
+    """
     resources = frozenset(resource for one in assignments for resource, _ in one.wants)
     demand_everywhere(board, resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
@@ -43,9 +48,12 @@ def place_once(board: Board, assignments: Sequence[Assignment]) -> Cost:
     assigned, rest = split(assignments, scales)
     admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
     make_room(admitted, cost)
+    members = [one for found in admitted for one in found.members]
+    place_constrained(sorted((one for one in members if one.constrained), key=board.hardness))
     for group, found in enumerate(admitted):
-        _place_in_group(board, group, found.members)
-        rest += [one for one in (*found.members, *found.others) if not one.placed]
+        _place_in_group(board, group, [one for one in found.members if not one.constrained])
+    rest += [*members, *(one for found in admitted for one in found.others)]
+    rest = [one for one in rest if not one.placed and not one.constrained]
     _backfill(board, sorted(rest, key=lambda one: (one.rank, cost(one), one.pod.created, one.pod.key)))
     return cost
 

@@ -114,8 +114,9 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
         for one in sorted(bound_to_node, key=board.hardness):
             board.place(one)
         _place_constrained(board, sorted(constrained, key=board.hardness), rules)
-    alike = [[one for one in level if one.tried and not one.placed and not one.constrained] for level in levels]
-    _place_alike(board, alike, rules, most - sum(one.placed for one in tried))
+    unknown = {one.pod.uid for one in constrained if not one.placed and rules.constrained.unknown(one)}
+    known = [[one for one in level if one.tried and not one.placed and one.pod.uid not in unknown] for level in levels]
+    _place_at_once(board, known, rules, most - sum(one.placed for one in tried))
     _place_constrained(board, [one for one in constrained if not one.placed], rules)
     if rules.gangs.needs:
         settle_level(board, tried, rules.gangs, rules.constrained)
@@ -145,26 +146,26 @@ def _place_together(board: Board, levels: Levels, rules: Rules) -> None:
     before = [(one, one.node, one.taken) for one in moved if one.placed]
     board.clear(moved)
     others = sum(one.placed for level in levels for one in level if one.tried)
-    _place_alike(board, movable, rules, rules.most - others)
+    _place_at_once(board, movable, rules, rules.most - others)
     if _served(movable) <= served:
         board.restore(moved, before)
     rules.report(PlannerPhase.TOGETHER)
 
 
-def _place_alike(board: Board, levels: Levels, rules: Rules, most: int) -> None:
+def _place_at_once(board: Board, levels: Levels, rules: Rules, most: int) -> None:
     """At most `most` of these can find a place."""
     for number, level in enumerate(levels):
         for one in level:
             one.rank = number
-    cost = place_once(board, list(chain.from_iterable(levels)))
+    cost = place_once(board, list(chain.from_iterable(levels)), lambda found: _place_constrained(board, found, rules))
     rules.report(PlannerPhase.GREEDY)
     _improve(board, levels, cost, rules, most - sum(_served(levels)))
     rules.report(PlannerPhase.EXCHANGED)
 
 
 def _improve(board: Board, levels: Levels, cost: Cost, rules: Rules, most: int) -> None:
-    """Serve up to `most` more of them. Gangs move whole or not at all, so not here."""
-    singles = [[one for one in level if not one.pod.gang] for level in levels]
+    """Serve up to `most` more of them. Gangs move whole or not at all, and constrained pods stay, so not here."""
+    singles = [[one for one in level if moves_alone(one)] for level in levels]
     left = most
     for _ in range(_ROUNDS):
         before = left

@@ -46,3 +46,11 @@ def test_of_unlike_gpus_a_pod_at_most_is_left_out(name: str) -> None:
         made = case(FAMILIES[name], nodes=12, gpus=8, seed=seed)
 
         assert len(made.places) - len(plan(made.snapshot).placed) <= 1
+
+
+@pytest.mark.parametrize("name", ["spread", "affinity", "anti-affinity"])
+def test_where_not_all_fit_pods_that_others_decide_have_their_places_first(name: str) -> None:
+    """Left to the end, when others had taken their places, a fifth of all places was lost."""
+    made = case(FAMILIES[name], nodes=10, gpus=8, seed=71, more=0.6)
+
+    assert len(plan(made.snapshot).placed) > 1.2 * len(made.places)

@@ -8,7 +8,7 @@ PROFILE ?= quick
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check static lint types contracts generated unit e2e e2e-cluster e2e-nodes e2e-node e2e-gitops \
-  e2e-scale e2e-load e2e-programs crash-test latency hardware fmt lock manifests docs release audit clean
+  e2e-scale e2e-load e2e-programs crash-test explore latency hardware fmt lock manifests docs release audit clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
@@ -117,6 +117,10 @@ e2e-load: e2e-programs  ## of it, only the load: NODES=1000 simulated nodes and 
 # A fault at each place of each story: two core hours. RANDOM=300 draws so many, SEED others, SECONDS ends it.
 crash-test: .venv/.ready  ## kill, cut the power, lose answers ... at every place of every story; RANDOM=300 draws so many
 	$(BIN)/python -m tests.crashes --random $(or $(RANDOM),0) --seed $(or $(SEED),0) --seconds $(or $(SECONDS),1e9)
+
+# What was seen ends a schedule; a shortest schedule is printed for what is harmed.
+explore: .venv/.ready  ## try interleavings of a node that were not seen yet; TRANSITIONS=1000000, SEED others, SECONDS ends it
+	$(BIN)/python -m tests.crashes.explore --transitions $(or $(TRANSITIONS),1000000) --seed $(or $(SEED),$(GITHUB_RUN_NUMBER),0) --seconds $(or $(SECONDS),1e9)
 
 latency: e2e-programs  ## from a pod's creation to Running on a real control plane, by phase; RUNS=5 of each way to come, a quarter of an hour
 	K8S=$(K8S) $(BIN)/python -m benchmarks.latency --runs $(or $(RUNS),5)

@@ -21,7 +21,7 @@ from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.machine import GpuOptions, observe
 from tests import incidents
 from tests.crashes.faults import PowerCut, Rebooted
-from tests.crashes.points import Kind, Point, Points
+from tests.crashes.points import Kind, Points
 from tests.nodeagent.nvidia.nvidia_world import NvidiaWorld
 from tests.nodeagent.watched import Killed, TouchedError
 from tests.nodeagent.world import World
@@ -38,7 +38,7 @@ class Crashing(World):
     def arm(self) -> None:
         """From now on places are hooked; they count once `points.begun`."""
         self.points = points = Points(self.state.root, self.cdi)
-        points.check, points.full = self._check_place, lambda: self.clock.now < self.full_until
+        points.check, points.full = (lambda _point: self.check_there()), lambda: self.clock.now < self.full_until
         self.full_until = self.plugin_back_at = 0.0
         self.foreign: set[tuple[str, str]] = set()
         """Pods that got their devices from others."""
@@ -187,7 +187,8 @@ class Crashing(World):
     def gpus_there(self) -> tuple[str, ...]:
         return tuple(gpu["uuid"] for gpu in observe(self.machine)["gpus"])
 
-    def _check_place(self, _point: Point) -> None:
+    def check_there(self) -> None:
+        """At each place."""
         running = {i.partition("::")[0] for ids in self.running.values() for i in ids}
         if gone := running - self.there():
             raise TouchedError(f"{sorted(gone)} are gone, and containers run on them")

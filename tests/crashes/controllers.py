@@ -110,7 +110,8 @@ def live(strike: Callable[[LeadLife], Strike]) -> tuple[tuple[Point, ...], Mappi
         setattr(concurrency, "ThreadPoolExecutor", pool)  # noqa: B010
         cluster.server.stop()
     assert life.harmed == [], life.harmed
-    return tuple(life.points.reached), {"pods that never ran": sorted(life.pods)}
+    waiting = sorted(one.name for one in life.pods.values() if not one.node)
+    return tuple(life.points.reached), {"pods that never ran": waiting}
 
 
 class OneAfterTheOther:

@@ -8,7 +8,7 @@ search take another way. Never leaves out a pod that could be placed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
@@ -27,47 +27,51 @@ def leave_out_hopeless(
     gangs: Gangs,
     constrained: ConstrainedPlacement,
     may_serve: Callable[[Assignment], bool],
-) -> bool:
-    """Returns whether there was any. `may_serve`: whether a drain serves the pod, or could."""
-    rooms: dict[tuple[Wants, int], bool] = {}
-    found = False
+) -> None:
+    """`may_serve`: whether a drain serves the pod, or could."""
+    rooms = _Rooms(board)
     for _ in range(_ROUNDS):
         before = sum(bool(one.groups) for one in assignments)
-        _leave_out(board, assignments, constrained, may_serve, rooms)
+        _leave_out(assignments, constrained, may_serve, rooms)
         gangs.leave_out(assignments)
         if before == sum(bool(one.groups) for one in assignments):
             break
-        found = True
-    return found
+
+
+class _Rooms:
+    """Where pods have their partitions, while nothing is placed: nodes whose devices are alike are asked once."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._kinds: list[dict[Hashable, list[int]]] = [{} for _ in board.groups]
+        for group, kinds in zip(board.groups, self._kinds, strict=True):
+            for node in group.nodes:
+                kind = tuple((id(each.pool), each.state, each.key, *each.ready.items()) for each in board.devices[node])
+                kinds.setdefault(kind, []).append(node)
+        self._known: dict[tuple[Wants, Hashable], bool] = {}
+
+    def nodes(self, one: Assignment) -> Iterator[int]:
+        # Thousands of pods may request sizes of which no GPU has room for one: no node is asked for these.
+        pools = ((group, self._board.groups[group].pools) for group in one.groups)
+        able = (group for group, each in pools if all(any(pool.gives(name) for pool in each) for name, _ in one.wants))
+        for kind, nodes in (item for group in able for item in self._kinds[group].items()):
+            if (one.wants, kind) not in self._known:
+                self._known[one.wants, kind] = self._board.has_partitions(one, nodes[0])
+            if self._known[one.wants, kind]:
+                yield from (node for node in nodes if self._board.fits(one, node))
 
 
 def _leave_out(
-    board: Board,
     assignments: Sequence[Assignment],
     constrained: ConstrainedPlacement,
     may_serve: Callable[[Assignment], bool],
-    rooms: dict[tuple[Wants, int], bool],
+    rooms: _Rooms,
 ) -> None:
     labels = Counter[Pair](pair for one in assignments if one.groups for pair in one.pod.labels)
     hopes: dict[Hashable, bool] = {}
-    for one in assignments:
-        if not one.groups:
-            continue
+    for one in [one for one in assignments if one.groups]:
         alike = (constrained.alike(one), one.tried, bool(one.pod.gang))
         if alike not in hopes:
-            nodes = _with_room(board, one, rooms)
-            hopes[alike] = any(constrained.may_accept(one, node, labels) for node in nodes)
+            hopes[alike] = any(constrained.may_accept(one, node, labels) for node in rooms.nodes(one))
         if not hopes[alike] and not may_serve(one):
             one.groups = ()
-
-
-def _with_room(board: Board, one: Assignment, rooms: dict[tuple[Wants, int], bool]) -> Iterable[int]:
-    # Thousands of pods may request sizes of which no GPU has room for one: no node is asked for these.
-    groups = [board.groups[group] for group in one.groups]
-    able = [each for each in groups if all(any(pool.gives(name) for pool in each.pools) for name, _ in one.wants)]
-    for node in (node for group in able for node in group.nodes):
-        if board.fits(one, node):
-            if (one.wants, node) not in rooms:
-                rooms[one.wants, node] = board.has_partitions(one, node)
-            if rooms[one.wants, node]:
-                yield node

@@ -1,6 +1,7 @@
 """What a pass costs: alike pods are judged once however many nodes there are, and no request makes a pass endless."""
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -171,16 +172,22 @@ def test_a_pass_ends_soon_although_every_pod_requests_another_size(least_gb: int
     assert calls(cluster(server("node-1", mps(), partitioning="mps"), pending=pending)) < 1_000_000
 
 
-def test_sizes_that_no_gpu_has_room_for_are_held_against_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pod has a size of its own, so that no answer for one of them is one for another."""
-    asked: list[str] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods about whose partitions a node was asked before anything was placed, once for each question."""
+    found: list[str] = []
     has_partitions = Board.has_partitions
 
     def counting(board: Board, assignment: Assignment, node: int) -> bool:
-        asked.append(assignment.pod.name)
+        found.append(assignment.pod.name)
         return has_partitions(board, assignment, node)
 
     monkeypatch.setattr(Board, "has_partitions", counting)
+    return found
+
+
+def test_sizes_that_no_gpu_has_room_for_are_held_against_no_node(asked: list[str]) -> None:
+    """Each pod has a size of its own, so that no answer for one of them is one for another."""
     servers = [server(f"node-{n:02}", mps(gpu_model=H100, used_gb=[40]), partitioning="mps") for n in range(20)]
     pending = [pod(f"odd-{gb}", f"{gb}gb") for gb in range(100, 200)]
     holders = [holder(f"node-{n:02}", "40gb", name=f"holder-{n}") for n in range(20)]
@@ -188,3 +195,12 @@ def test_sizes_that_no_gpu_has_room_for_are_held_against_no_node(monkeypatch: py
 
     assert [placed.key[1] for placed in result.placed] == ["good"]
     assert set(asked) <= {"good"}
+
+
+def test_sizes_that_no_gpu_has_room_for_together_are_held_against_one_node_of_a_kind(asked: list[str]) -> None:
+    servers = [server(f"node-{n:02}", mps(gpu_model=H100), partitioning="mps") for n in range(20)]
+    pending = [pod(f"odd-{gb}", f"{gb}gb", "50gb") for gb in range(35, 50)]
+    result = plan(cluster(*servers, pending=[*pending, pod("good", "10gb")]))
+
+    assert [placed.key[1] for placed in result.placed] == ["good"]
+    assert max(Counter(asked).values()) == 1

@@ -19,7 +19,7 @@ from kube.errors import ApiError, Conflict, is_stale
 from kube.latest import LatestVersion
 from kube.retry import RetryGate
 from kube.taints import taint_patch
-from nodeagent.advertise.counts_right import PROBE, Answer, judge
+from nodeagent.advertise.counts_right import OUTDATED, PROBE, Answer, judge
 from nodeagent.observed.node import ObservedNode, parse_node
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class NodeWriter:
             raw = write()
         except ApiError as error:
             if is_stale(error):
-                return "the Node was changed in between: the next pass tries again"
+                return OUTDATED
             self._retries.failed(what, error)
             self._problems[what] = f"cannot {what}: {error}"
             return self._problems[what]

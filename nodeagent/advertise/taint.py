@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from crds.v1alpha1.names import TAINT_CHANGING
-from nodeagent.advertise.counts_right import Answer, CountsRight
+from nodeagent.advertise.counts_right import OUTDATED, Answer, CountsRight
 from nodeagent.observed.node import ObservedNode
 
 BOUND_SECONDS = 600.0
@@ -151,9 +151,9 @@ class NodeGuard:
             if wrong:
                 capacity = {name: lists.capacities.get(name, 0) for name in wrong}
                 failed = self._writer.set_counts(node.version, wrong, capacity)
-            if failed:
+            if failed and failed != OUTDATED:
                 self._right.doubt()
-            else:
+            if not failed:
                 shown = replace(shown, allocatable={**shown.allocatable, **wrong})
         why = "" if all_withdrawn else "whether the kubelet still lists what is withdrawn is not known, or it does"
         if more := lowered(shown, lists.counts):

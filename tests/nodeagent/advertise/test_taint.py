@@ -14,7 +14,7 @@ from kube import apply, clients
 from kube.budget import RequestBudget
 from kube.errors import Unavailable
 from kube.latest import LatestVersion
-from nodeagent.advertise.counts_right import Answer, CountsRight
+from nodeagent.advertise.counts_right import FIRST_SECONDS, OUTDATED, Answer, CountsRight
 from nodeagent.advertise.node_writer import NodeWriter
 from nodeagent.advertise.taint import Lists, NodeGuard, lowered, stale
 from nodeagent.desired.plan import ObservedPlan
@@ -165,6 +165,8 @@ def test_absent_and_zero_are_one_thing() -> None:
 
 
 class Writer:
+    asked = 0
+
     def __init__(self, answer: str = "", clock: Clock | None = None, seconds: float = 0.0) -> None:
         self.done: list[object] = []
         self._answer, self._clock, self._seconds = answer, clock or Clock(), seconds
@@ -187,6 +189,7 @@ class Writer:
         return self._answer
 
     def ask_policy(self) -> Answer | None:
+        self.asked += 1
         return Answer(granted=True, reason=Reason.CONFIRMED, message="")
 
 
@@ -207,6 +210,16 @@ def push(guard: NodeGuard, node: ObservedNode | None, wanted: Lists, *, watched:
 def guard(writer: Writer, *, write: bool = False, clock: Clock | None = None) -> NodeGuard:
     clock = clock or Clock()
     return NodeGuard(writer, CountsRight(writer.ask_policy, wanted=write, clock=clock), clock=clock)
+
+
+@pytest.mark.parametrize(("answer", "asked"), [("forbidden", 2), (OUTDATED, 1)])
+def test_a_write_that_named_an_older_node_is_no_reason_to_ask_for_the_right_again(answer: str, asked: int) -> None:
+    writer, clock = Writer(answer), Clock()
+    found = guard(writer, write=True, clock=clock)
+    for _ in range(2):
+        assert found.after_push(observed(a=1), lists({A: 2}), (), all_withdrawn=True) == answer
+        clock.now += FIRST_SECONDS
+    assert writer.asked == asked
 
 
 @pytest.mark.parametrize("write", [False, True])

@@ -150,7 +150,7 @@ class NodeLabels:
         if node is None:
             return
         released = reading is not None and reading.handed_back and reading.node_uid == node.uid
-        manage, held_open = self._manages(name, node.labels), self._held_open(name)
+        manage, held_open = self._manages(name, node.labels, node.operator_record), self._held_open(name)
         if changes(node.labels, node.operator_record, manage=manage, released=released, held_open=held_open):
             yield Duty(what=f"labels of node {name}", about=name, act=partial(self._write, name))
 
@@ -159,8 +159,8 @@ class NodeLabels:
         raw = apply.get(self._api, paths.node(name))
         labels, annotations = (raw["metadata"].get(part) or {} for part in ("labels", "annotations"))
         released = LABEL_NODE_AGENT in labels and enablement(labels).ended and self._released(raw)
-        manage = self._manages(name, labels)
         record, held_open = annotations.get(ANNOTATION_OPERATOR_LABELS), self._held_open(name)
+        manage = self._manages(name, labels, record)
         due = changes(labels, record, manage=manage, released=released, held_open=held_open)
         operations = metadata_patch(raw, labels=due.labels, annotations=due.annotations)
         if not patch_node(self._api, name, operations):
@@ -168,12 +168,13 @@ class NodeLabels:
         texts = (f"{key}={value}" if value is not None else f"{key} removed" for key, value in due.labels.items())
         log.info("node %s: labels written: %s", name, ", ".join(texts) or "none")
 
-    def _manages(self, name: str, labels: Labels) -> bool:
+    def _manages(self, name: str, labels: Labels, record: str | None) -> bool:
         """An enabled node keeps the operator's labels where NVIDIA's plugin is its backend, and a person decides about
-        them; or may be its backend, since the plan is not there."""
+        them; or may be its backend, since the plan is not there. Not before DCGM is back."""
         reading = self._state.plan(name)
-        enabled = enablement(labels).mode is not None
-        return self._manage and not (enabled and (reading is None or reading.by_nvidia))
+        left = enablement(labels).mode is not None and (reading is None or reading.by_nvidia)
+        parked = any(key in gpu_operator.MONITORS for key in values_before(record or "") or ())
+        return self._manage and (parked or not left)
 
     def _held_open(self, name: str) -> bool:
         """Not once the agent has given up, nor while it is silent: the node has its monitoring back then."""

@@ -137,6 +137,22 @@ def test_dcgm_leaves_for_the_change_and_comes_back(
     assert json.loads(record) == BEFORE
 
 
+def test_dcgm_comes_back_where_people_decide_about_the_labels_from_now_on(bench: Bench, work: NodeLabels) -> None:
+    report(bench.cluster, "WaitingForRelease", "HeldOpen")
+    run(bench, work)
+    assert shown(bench.cluster) == PARKED
+
+    apply.merge_patch(bench.cluster.api, paths.plan("n1"), {"spec": {"devicePlugin": {"backend": "nvidia"}}})
+    report(bench.cluster, "Ready", "Confirmed")
+    run(bench, work)
+
+    assert shown(bench.cluster) == MONITORED
+    found = bench.cluster.get_node()["metadata"]
+    assert json.loads(found["annotations"][ANNOTATION_OPERATOR_LABELS]) == BEFORE
+    run(bench, work)
+    assert bench.cluster.get_node()["metadata"]["resourceVersion"] == found["resourceVersion"]
+
+
 def test_waiting_for_a_pod_parks_nothing(bench: Bench, work: NodeLabels) -> None:
     report(bench.cluster, "WaitingForRelease", "WaitingForRelease")
     run(bench, work)

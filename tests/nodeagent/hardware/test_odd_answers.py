@@ -325,6 +325,18 @@ def test_a_least_version_is_named_to_a_driver_that_lacks_a_function(make_world: 
     assert "install driver 510 or newer" in world.gpu_status()["message"]
 
 
+def test_a_least_version_is_named_where_the_library_lacks_the_function(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    monkeypatch.setattr(NVML, "nvmlDeviceGetName", lacks)
+    world.apply(mig(0, ("3g.40gb", 4)))
+
+    world.settle()
+
+    assert "install driver 510 or newer" in world.gpu_status()["message"]
+
+
 def test_a_process_that_only_draws_keeps_a_gpu_from_being_given_away(make_world: MakeWorld) -> None:
     world = make_world((T4, {}), (H100, {}))
     processes.attach(world.machine, world.gpu().uuid, 77, 100, graphics=True)

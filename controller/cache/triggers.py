@@ -58,7 +58,7 @@ def odd_names(node: NodeView | None, options: PlannerOptions) -> frozenset[str]:
 
 
 def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collection[int]) -> bool:
-    """Partitions came, went, were freed or taken, or users changed the plan.
+    """Partitions came, went, were freed, taken or passed to another pod, or users changed the plan.
 
     `ours` are indexes whose item we have just written: that they are unsettled now is no news.
     """
@@ -72,7 +72,8 @@ def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collec
 
 
 def _switches(plan: PlanView) -> tuple[object, ...]:
-    return (plan.uid, plan.mode, plan.paused, plan.node_uid, plan.agent_alive, plan.write_refused)
+    by_people = (plan.mode, plan.paused, plan.relabels, plan.by_nvidia)
+    return (plan.uid, by_people, plan.node_uid, plan.agent_alive, plan.write_refused)
 
 
 def _contents(gpu: GpuView) -> tuple[object, ...]:
@@ -85,7 +86,7 @@ def _contents(gpu: GpuView) -> tuple[object, ...]:
         gpu.backing_off,
         gpu.pinned,
         gpu.desired,
-        tuple((partition.resource, partition.id, partition.state) for partition in gpu.partitions),
+        tuple((partition.resource, partition.id, partition.state, partition.pod) for partition in gpu.partitions),
     )
 
 

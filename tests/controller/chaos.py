@@ -186,7 +186,8 @@ class Life(PlayedCluster):
     def moods(self) -> object:
         """What changes by time alone."""
         found = self.bench.state.snapshot()
-        return found.aged, found.drained_for, found.resting, found.bind_failures, found.unexamined
+        refusals = [each.write_refused for each in found.plans]
+        return found.aged, found.drained_for, found.resting, found.bind_failures, found.unexamined, refusals
 
     def finish(self) -> None:
         """No more pods come, and nothing breaks."""

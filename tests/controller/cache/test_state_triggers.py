@@ -88,6 +88,11 @@ def paused(bench: StateBench) -> None:
     bench.plan(plan(version=11, planned=[item(0, 3)], spec={"paused": True}, status=READY["status"]))
 
 
+def served_by_nvidia(bench: StateBench) -> None:
+    spec = {"devicePlugin": {"backend": "nvidia"}}
+    bench.plan(plan(version=11, generation=2, planned=[item(0, 3)], spec=spec, status=READY["status"]))
+
+
 def planned_by_another(bench: StateBench) -> None:
     bench.plan(plan(version=11, generation=2, planned=[item(0, 4)], status=READY["status"]))
 
@@ -100,6 +105,7 @@ CAPACITY: list[Callable[[StateBench], None]] = [
     partition_freed,
     pinned,
     paused,
+    served_by_nvidia,
     planned_by_another,
 ]
 
@@ -206,3 +212,15 @@ def test_a_used_partition_that_the_plan_lacks_triggers_a_pass_though_no_pod_wait
     taken = [partition(3), partition(5, "Used", pod="default/rival")]
     bench.plan(plan(version=11, planned=[item(0, 3)], status=status(gpu(item=item(0, 3), partitions=taken))))
     assert bench.triggers() == ("node n1",)
+
+
+def test_another_holder_of_a_used_partition_is_worth_a_pass() -> None:
+    """Its end and the next pod's start can be in one report; planning drains no partition of an unknown holder."""
+    bench = StateBench()
+    settled(bench)
+    bench.pod(pod("waiting"))
+    bench.triggers()
+    for version, holder in ((11, "default/ended"), (12, "default/next"), (13, "default/next")):
+        held = status(gpu(item=item(0, 3), partitions=[partition(3, "Used", pod=holder)]))
+        bench.plan(plan(version=version, planned=[item(0, 3)], status=held))
+        assert bench.triggers() == (("node n1",) if version < 13 else ())

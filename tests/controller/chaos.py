@@ -55,6 +55,8 @@ class Life(PlayedCluster):
         self._tried: Counter[str] = Counter()
         """Writes of this step, by path."""
         self._fault_share = 0.0
+        self._snapshot = Snapshot()
+        """Of the last pass, whichever controller made it."""
         cluster.server.faults.append(self._fault)
         self.start()
 
@@ -115,6 +117,7 @@ class Life(PlayedCluster):
 
     def _plan(self, snapshot: Snapshot) -> PlanningResult:
         self.planned += 1
+        self._snapshot = snapshot
         result = plan(snapshot, PlannerOptions())
         self.seen["drains"] += len(result.drained)
         if self.meanwhile and self.rng.random() < 0.3:
@@ -173,21 +176,22 @@ class Life(PlayedCluster):
             self.turn(IDLE_SECONDS)
             if not (news or self.bench.window.open):
                 break
-        before, moods = self.generations(), self.moods()
+        before, last = self.generations(), self._snapshot
         news = self.obey()
         self.bench.window.add("once more")
         self.turn(IDLE_SECONDS)
-        if moods == self.moods() and self.planned and not news:
+        if self.planned and not news and self.moods(last) == self.moods(self._snapshot):
             self.seen["quiet passes"] += 1
             if self.generations() != before:
                 self.harmed.append(f"{self.clock.now:.0f} s: a pass without news changes {before}")
         self.meanwhile = True
 
-    def moods(self) -> object:
-        """What changes by time alone."""
-        found = self.bench.state.snapshot()
+    def moods(self, found: Snapshot) -> object:
+        """What changes by time alone, of the pods that wait still: it may have changed since the last pass."""
+        waiting = {pod.uid for pod in self._snapshot.pending}
+        due = [uids & waiting for uids in (found.aged, found.drained_for, found.resting)]
         refusals = [each.write_refused for each in found.plans]
-        return found.aged, found.drained_for, found.resting, found.bind_failures, found.unexamined, refusals
+        return due, found.bind_failures, found.unexamined, refusals
 
     def finish(self) -> None:
         """No more pods come, and nothing breaks."""

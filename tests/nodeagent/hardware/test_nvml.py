@@ -16,6 +16,7 @@ from nodeagent.hardware.nvml import NvmlDriver
 from partitioning.layouts import Instance
 from sandbox.driver import processes
 from sandbox.driver.status import Status
+from sandbox.driver.store import Store
 from tests import faults, incidents
 from tests.builders.models import H100
 from tests.nodeagent.hardware.machine import NVML, Machine, make, parent
@@ -243,12 +244,14 @@ def test_profiles_are_read_again_in_another_mig_mode(machine: Machine, monkeypat
     """They are promised to stay for as long as the mode does."""
     real = NVML.nvmlDeviceGetGpuInstanceProfileInfo
 
-    def by_mode(handle: Any, index: int) -> Any:
+    grown = 0
+
+    def growing(handle: Any, index: int) -> Any:
         found = real(handle, index)
-        found.memorySizeMB += NVML.nvmlDeviceGetMigMode(handle)[0]
+        found.memorySizeMB += grown
         return found
 
-    monkeypatch.setattr(NVML, "nvmlDeviceGetGpuInstanceProfileInfo", by_mode)
+    monkeypatch.setattr(NVML, "nvmlDeviceGetGpuInstanceProfileInfo", growing)
 
     def memory_mib() -> int:
         model = machine.gpu(3).model
@@ -256,8 +259,10 @@ def test_profiles_are_read_again_in_another_mig_mode(machine: Machine, monkeypat
         return model.profiles[0].memory_mib or 0
 
     off = memory_mib()
-    incidents.enable_mig(machine.path, 3)
-    assert memory_mib() == off + 1
+    for grown, enabled in ((1, True), (2, False), (3, True)):
+        with Store(machine.path).writing() as raw:
+            raw["gpus"][3]["mig_mode"] = raw["gpus"][3]["mig_mode_pending"] = enabled
+        assert memory_mib() == off + grown
 
 
 def test_the_library_is_opened_once_by_threads_that_begin_together(

@@ -47,6 +47,23 @@ def test_none_outlasts_a_driver_that_was_away(settled: World) -> None:
     assert set(settled.kubelet.devices[THREE]) <= there
 
 
+def test_none_is_used_again_that_lacks_the_processes(settled: World) -> None:
+    """Whether a partition is in use is not left unknown for longer than the driver leaves it so."""
+    faults.inject(
+        settled.machine,
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        status=Status.UNKNOWN,
+        times=faults.ALWAYS,
+    )
+    passes(settled, 70)
+    assert "is not known" in settled.gpu_status()["message"]
+    faults.clear(settled.machine)
+
+    settled.pass_only()
+
+    assert settled.gpu_status().get("message") is None
+
+
 def test_none_says_that_a_device_is_free_again(settled: World) -> None:
     """The plugin offers a marked device to a kubelet that may have forgotten its holder."""
     key = settled.pod(THREE)

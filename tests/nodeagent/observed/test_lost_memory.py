@@ -70,6 +70,17 @@ def test_a_holder_that_only_the_lost_files_knew_keeps_its_device(
     assert blind(world) == ""
 
 
+def test_a_memory_that_is_deleted_under_a_running_agent_is_written_again(world: World) -> None:
+    world.pod(THREE)
+    world.settle(3)
+    before = world.state.holdings.read_bytes()
+    world.state.holdings.unlink()
+
+    world.settle(1)
+
+    assert world.state.holdings.read_bytes() == before
+
+
 def test_nothing_is_destroyed_while_a_pod_that_nothing_knows_runs(world: World) -> None:
     world.state.holdings.unlink(missing_ok=True)
     world.tree.start(4711, uid_of(99), program="train.py")

@@ -28,8 +28,7 @@ def test_instance_made_to_pod_running(
 ) -> None:
     name = "latency-write" if write else "latency-tick"
     settings = {**SETTINGS, "writeAllocatable": write}
-    # Where an agent sees no processes, it offers nothing in the first minute of a new node.
-    node = GpuNode(name, cluster, kubelet_programs, tick_seconds=TICK_SECONDS, settings=settings, with_processes=True)
+    node = GpuNode(name, cluster, kubelet_programs, tick_seconds=TICK_SECONDS, settings=settings)
     source = random.Random(name)
     try:
         node.start()

@@ -23,6 +23,7 @@ ROUNDS: dict[str, Mapping[str, Row]] = {
     "agents": agent_rows.AGENTS_ROWS,
     "silence": agent_rows.SILENCE,
     "writes": controller_rows.WRITES,
+    "delivery": controller_rows.DELIVERY,
     "defects": controller_rows.DEFECTS,
     "watches": controller_rows.WATCHES,
     "leader": controller_rows.LEADER,

@@ -34,6 +34,8 @@ ROOM_REASONS = frozenset(
 """Reasons, and the scheduler's one, that may be over when another pod ends."""
 AT_REST = ("WaitingForRelease", "Paused")
 """Reasons of Ready=False that only a person or the end of a pod can change."""
+LATE = "AdvertiseTimeout"
+"""Reason of a stalled plan whose agent goes on by itself: on a busy machine its device plugin may be late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +199,9 @@ def _plan(plan: Raw, held: Counter[str], finished: Collection[str]) -> str:
         return "it does not show yet what running pods hold"
     if any(part["state"] == "Used" and part.get("pod") in finished for part in parts):
         return "it still shows what a finished pod held"
-    if ready.get("status") == "True" or stalled.get("status") == "True" or ready.get("reason") in AT_REST:
-        return ""
-    return str(ready.get("reason", "not ready"))
+    reason = str(ready.get("reason", "not ready"))
+    stalls = stalled.get("status") == "True" and reason != LATE
+    return "" if ready.get("status") == "True" or stalls or reason in AT_REST else reason
 
 
 def _condition(holder: Raw, kind: str) -> Raw:

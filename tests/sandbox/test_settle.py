@@ -51,6 +51,7 @@ def decided(outcome: str, reason: str = "NoCapacity") -> Json:
         pytest.param([], [plan("False", "Changing")], IDLE, False, id="plan-changing"),
         pytest.param([], [plan("False", "WaitingForRelease")], IDLE, True, id="plan-waits-for-a-pod"),
         pytest.param([], [plan("False", "GPUMismatch", stalled="True")], IDLE, True, id="plan-stalled"),
+        pytest.param([], [plan("False", "AdvertiseTimeout", stalled="True")], IDLE, False, id="plan-late"),
     ],
 )
 def test_settled(pods: list[Any], plans: list[Any], decisions: Any, settled: bool) -> None:

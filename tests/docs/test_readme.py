@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.docs.pages import ROOT, table
 
 README = (ROOT / "README.md").read_text()
@@ -26,6 +28,26 @@ def test_every_source_of_the_comparison_is_named_and_used() -> None:
     sources = "[a] " + sources
     used, named = set(re.findall(r"\[([a-z])\]", rows)), re.findall(r"\[([a-z])\] ", sources)
     assert sorted(used) == named == sorted(named)
+
+
+@pytest.mark.parametrize(
+    ("section", "answer"),
+    [
+        ("gpuplan", "It is for administrators"),
+        ("What you see", "docs/demo.svg"),
+        ("Try it in a minute", "git clone"),
+        ("Is it safe?", "docs/security.md"),
+        ("Install", "helm install gpuplan"),
+        ("Install", "deploy/README.md#upgrading"),
+        ("Install", "helm uninstall gpuplan"),
+        ("Compared with others", "docs/compared.md"),
+        ("Documentation", "CONTRIBUTING.md"),
+        ("Documentation", "SECURITY.md"),
+        ("Documentation", "docs/architecture.md"),
+    ],
+)
+def test_what_a_newcomer_asks_is_answered_where_it_is_looked_for(section: str, answer: str) -> None:
+    assert answer in README.replace("# gpuplan", "## gpuplan", 1).split(f"## {section}\n", 1)[1].split("\n## ", 1)[0]
 
 
 def test_every_page_is_linked() -> None:

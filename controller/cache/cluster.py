@@ -5,6 +5,7 @@ one plan, all nodes, the holders of a GPU, or all of it as a frozen Snapshot. Ev
 belongs to the caller. Never takes observations, starts a pass or calls an API.
 """
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -117,6 +118,12 @@ class Known:
             scheduler_names=self._scheduler_names,
             judged=arrange(judged, bind_failures),
         )
+
+    def _due_after(self, moment: float) -> float:
+        """When time alone may change what a pass decides: a pod has waited long, a drain has; infinite: never."""
+        ages = (self._deadlines.ageing_seconds, self._deadlines.drain_seconds)
+        found = (*self._pods.moments(ages, FOREIGN_NOMINATION_SECONDS), *self._drain_turns.moments())
+        return min((each for each in found if each > moment), default=math.inf)
 
     def plans(self) -> tuple[PlanReading, ...]:
         """Every readable plan, by name."""

@@ -7,7 +7,8 @@ for as long as that one was there, since the others may run as long. Reads no cl
 is not placed.
 """
 
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from controller.model.results import Drained
@@ -46,9 +47,11 @@ class _Turn:
         self.drained = drained
         self.free_at = None if drained.holders else self.free_at if self.free_at is not None else now
 
-    def is_over(self, now: float) -> bool:
-        free = self.free_at is not None and now - self.free_at >= FREE_SECONDS
-        return free or now - self.moved_at >= self.patience
+    @property
+    def ends_at(self) -> float:
+        """If nothing changes."""
+        free_until = math.inf if self.free_at is None else self.free_at + FREE_SECONDS
+        return min(free_until, self.moved_at + self.patience)
 
 
 class DrainTurns:
@@ -60,20 +63,29 @@ class DrainTurns:
         self._pauses: dict[str, tuple[float, float]] = {}
         """By pod uid: how long its last pause is, and when it ends."""
 
-    def note(self, drained: Iterable[Drained], pending: Collection[str], now: float, *, wall: float) -> None:
-        """Take the drains of the pass that has just ended; `pending` are the uids of all pending pods, and `wall` the
-        time in which pods say when they were created."""
+    def note(self, drained: Iterable[Drained], pending: Collection[str], now: float, *, wall: float) -> bool:
+        """Take the drains of the pass that has just ended; whether one is given up, which the next pass ends.
+
+        `pending` are the uids of all pending pods, and `wall` the time in which pods say when they were created.
+        """
         self._pauses = {uid: pause for uid, pause in self._pauses.items() if uid in pending}
-        turns = {}
+        turns, given_up = {}, False
         for one in drained:
             turn = turns[one.uid] = self._turns.get(one.uid) or _Turn(drained=one, moved_at=now)
             turn.note(one, now, wall)
-            if turn.is_over(now):
+            if turn.ends_at <= now:
                 last, _ = self._pauses.get(one.uid, (FIRST_PAUSE_SECONDS / 2, 0.0))
                 pause = min(2 * last, LONGEST_PAUSE_SECONDS)
                 self._pauses[one.uid] = (pause, now + pause)
                 del turns[one.uid]
+                given_up = True
         self._turns = turns
+        return given_up
+
+    def moments(self) -> Iterator[float]:
+        """When turns are over if nothing changes, and pauses are."""
+        yield from (turn.ends_at for turn in self._turns.values())
+        yield from (until for _, until in self._pauses.values())
 
     def resting(self, now: float) -> frozenset[str]:
         """Uids of pods for which nothing is drained now."""

@@ -5,7 +5,7 @@ something that others may use. Owned by `controller.cache.state`, under whose lo
 no clock.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from controller.cache.triggers import counts_differently, preempts_on, same_request
@@ -147,6 +147,12 @@ class PodStore:
     def waiting_since(self, moment: float) -> frozenset[str]:
         """Uids of pods that have waited for a place since then or longer; behind a gate, or unserved, none does."""
         return frozenset(uid for uid, since in self._served_since.items() if since <= moment and uid in self.demands)
+
+    def moments(self, ages: Collection[float], nomination_seconds: float) -> Iterator[float]:
+        """When pods without a place have waited for as long as these ages, or others' nominations have stood so."""
+        since = [self._served_since[uid] for uid in self._unplaced if uid in self._served_since]
+        yield from (each + age for age in ages for each in since)
+        yield from (each + nomination_seconds for _, each in self._preempting.values())
 
     def _note_served(self, pod: PodView, *, waited_seconds: float) -> None:
         if isinstance(self.judged[pod.key], Demand):

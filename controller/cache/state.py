@@ -6,6 +6,7 @@ pods extend the window; changes of capacity open it, and not even that while no 
 an API.
 """
 
+import math
 import threading
 from collections.abc import Callable, Collection, Mapping
 
@@ -27,6 +28,8 @@ GONE_PLAN_SECONDS = 86400.0
 
 RESYNC_SECONDS = 300.0
 """The longest time between passes while a pod waits, in case a change failed to start one."""
+DUE_SECONDS = 30.0
+"""No pass starts by time alone so shortly after another."""
 
 
 DEADLINES = Deadlines()
@@ -61,6 +64,8 @@ class State(Known):
         """For every caller of `observe_plan` and `plan_answered`."""
         self._drained_for: set[str] = set()
         """Uids of the pods for which a GPU is drained."""
+        self._due_at = math.inf
+        """When the next pass is due by time alone."""
         self._listeners: list[Callable[[str], None]] = []
 
     def listen(self, listener: Callable[[str], None]) -> None:
@@ -155,6 +160,9 @@ class State(Known):
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
             if self._pods.demands and now - self._planned_at >= RESYNC_SECONDS:
                 self._window.add("resync")
+            if self._pods.demands and now >= self._due_at:
+                self._due_at = math.inf  # until a pass succeeds: one that fails has a back-off
+                self._window.add("pods that have waited long")
             absent = self._plans.readings.keys() - self._nodes.keys()
             orphans = [name for name in absent if not self.node_exists(name)]
             self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
@@ -188,7 +196,10 @@ class State(Known):
         with self._lock:
             self._drained_for = {one.uid for one in drained}
             pending = {pod.uid for pod in self._pods.pending.values()}
-            self._drain_turns.note(drained, pending, self._clock(), wall=self._wall())
+            if self._drain_turns.note(drained, pending, self._clock(), wall=self._wall()):
+                self._window.add("a drain that is given up")
+            # With a backlog there is always a pod that has just waited long.
+            self._due_at = max(self._due_after(self._planned_at), self._planned_at + DUE_SECONDS)
 
     def note_unexamined(self, uids: tuple[str, ...]) -> None:
         """Pods for which the pass that has just ended had no work left."""

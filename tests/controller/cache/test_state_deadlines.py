@@ -244,6 +244,105 @@ def test_a_pod_that_waits_on_is_one_to_drain_for() -> None:
     assert bench.state.snapshot().drained_for == {"uid-a"}
 
 
+def after_a_pass(bench: StateBench, *drained: Drained, reserved: bool = False) -> None:
+    bench.state.snapshot()
+    bench.state.reserve({"uid-a": "n1"} if reserved else {})
+    bench.state.note_drained(drained)
+
+
+def woken_at(bench: StateBench, *, until: int) -> list[tuple[int, tuple[str, ...]]]:
+    """Seconds from now, and why; each time there is a pass at once that leaves the pod without a place."""
+    began, found = bench.clock.now, []
+    while bench.clock.now < began + until:
+        bench.clock.now += 10
+        bench.beat()
+        bench.state.tick()
+        if keys := bench.triggers():
+            found.append((int(bench.clock.now - began), tuple(key for key in keys if key != "resync")))
+            after_a_pass(bench)
+    return [(at, keys) for at, keys in found if keys]
+
+
+WAITED = ("pods that have waited long",)
+
+
+def test_a_pod_without_a_place_that_has_waited_long_starts_a_pass() -> None:
+    """No resync hides it: a pod comes just when the last one has been."""
+    bench = StateBench()
+    bench.clock.now += 5.0
+    bench.pod(pod("a"))
+    bench.triggers()
+    after_a_pass(bench)
+    assert woken_at(bench, until=7000) == [(600, WAITED), (3600, WAITED)]
+
+
+def test_pods_that_have_waited_long_one_after_the_other_start_few_passes() -> None:
+    bench = StateBench()
+    for name in "abcdefghij":
+        bench.pod(pod(name))
+        bench.clock.now += 5.0
+    bench.triggers()
+    after_a_pass(bench)
+    assert [at for at, _ in woken_at(bench, until=1000)] == [550, 580, 610]
+
+
+def test_a_pod_with_a_place_starts_none() -> None:
+    bench = StateBench()
+    bench.pod(pod("a"))
+    bench.triggers()
+    for _ in range(80):
+        after_a_pass(bench, reserved=True)
+        bench.clock.now += 100
+        bench.state.tick()
+        assert bench.triggers() == ()
+
+
+def test_a_pass_that_fails_is_not_tried_again_because_a_pod_has_waited_long() -> None:
+    """It has its own back-off."""
+    bench = StateBench()
+    bench.pod(pod("a"))
+    bench.triggers()
+    after_a_pass(bench)
+    bench.clock.now += 600
+    bench.state.snapshot()
+    bench.state.tick()
+    assert bench.triggers() == WAITED
+    bench.state.tick()
+    assert bench.triggers() == ()
+
+
+def test_a_drain_that_is_given_up_starts_a_pass_and_the_end_of_the_pause_another() -> None:
+    bench = StateBench()
+    bench.pod(pod("a"))
+    bench.clock.now += 3600
+    bench.triggers()
+    after_a_pass(bench, DRAINED)
+    bench.clock.now += 1700
+    after_a_pass(bench, DRAINED)
+    bench.clock.now += 100
+    bench.state.tick()
+    assert bench.triggers() == WAITED, "nothing has left for half an hour"
+    bench.state.snapshot()
+    bench.state.note_drained([DRAINED])
+    assert bench.triggers() == ("a drain that is given up",)
+    after_a_pass(bench)
+    assert woken_at(bench, until=1000) == [(600, WAITED)]
+
+
+def test_a_nomination_by_others_that_counts_no_more_starts_a_pass() -> None:
+    bench = StateBench()
+    settled(bench)
+    bench.pod(pod("a", nominated="n1"))
+    bench.triggers()
+    assert bench.state.snapshot().pending[0].nominated_node == "n1"
+    bench.state.note_drained(())
+    bench.clock.now += 150
+    bench.state.snapshot()
+    bench.state.note_drained(())
+    assert woken_at(bench, until=200) == [(150, WAITED)]
+    assert bench.state.snapshot().pending[0].nominated_node == ""
+
+
 def test_a_drain_whose_pod_is_gone_needs_a_pass_although_no_other_waits() -> None:
     bench = StateBench()
     bench.pod(pod("a"))

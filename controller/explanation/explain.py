@@ -49,6 +49,10 @@ _NOT_FOR_ROOM = frozenset(
 """For these no pod of a gang would be placed, whatever its size: to wait for room does not help."""
 LOOKS = 200_000
 """Nodes that one pass looks at to tell pods with different requests why they wait: some seconds."""
+_GLANCES = 16
+"""Nodes that are compared by their size alone, where one is looked at."""
+_TOGETHER = 500
+"""Looks that it takes to find out whether GPUs of one kind could hold several partitions at once."""
 UNEXPLAINED = Answer(
     UnplacedReason.NO_CAPACITY,
     "No GPU has a place for it now, and this pass had no work left to find out why: too many pods wait that request "
@@ -156,6 +160,8 @@ class _Explainer:
         """As of a pod in no gang."""
         same = self._constrained.alike(assignment)
         found = self._answers.get(same)
+        if found is None and not self._effort.may(assignment.pod.namespace):
+            return UNEXPLAINED
         if found is None:
             found = self._answers[same] = self._with_hint(assignment, self._answer(assignment))
         return found
@@ -169,7 +175,11 @@ class _Explainer:
         if self._groups.unexamined(assignment.pod):
             return NO_WORK_LEFT
         wants = assignment.wants
+        if wants not in self._able:
+            each = 1 if len(wants) == 1 else _TOGETHER
+            self._effort.spend(assignment.pod, len(self._alike) * each + len(self._stocks) // _GLANCES)
         able = self._able_nodes(wants)
+        self._effort.spend(assignment.pod, 1 + (len(able.nodes) + len(able.others)) // _GLANCES)
         if not able.nodes:
             return nearest(able.others) if able.others else self._never_fits(wants)
         if not any(self._stocks[node].is_large_enough(assignment.needs) for node in able.nodes):
@@ -185,8 +195,6 @@ class _Explainer:
                 return refused
             nodes = [node for node in large if not refusals[node]]
         outlook = self._outlook(assignment, nodes)
-        if outlook is None:
-            return UNEXPLAINED
         for node, answer in outlook.in_flight:
             if self._board.fits(assignment, node):
                 return answer
@@ -209,6 +217,7 @@ class _Explainer:
         pod = assignment.pod
         names_nodes = bool(pod.node_selector or pod.node_affinity)
         others = able.others if names_nodes else ()
+        self._effort.spend(pod, len(others))
         causes = [one for one in others if self._misfit(pod, self._stocks[one.node].node) is None]
         if any(cause.ineligible is Ineligible.NOT_ENABLED for cause in causes):
             return nearest([cause for cause in causes if cause.ineligible is Ineligible.NOT_ENABLED])
@@ -229,13 +238,13 @@ class _Explainer:
     def _misfit(self, pod: PodView, node: NodeView) -> Misfit | None:
         return self._groups.why_not(pod, node)
 
-    def _outlook(self, assignment: Assignment, nodes: Sequence[int]) -> _Outlook | None:
-        """Of nodes whose GPUs could hold it, and that the scheduler allows; None where no work is left for it."""
-        key = (assignment.wants, tuple(nodes))
+    def _outlook(self, assignment: Assignment, nodes: Sequence[int]) -> _Outlook:
+        """Of nodes whose GPUs could hold it, and that the scheduler allows."""
+        wants = assignment.wants
+        key = (wants, tuple(nodes))
         found = self._outlooks.get(key)
-        if found is None and self._effort.may(assignment.pod.namespace):
-            self._effort.spend(assignment.pod, len(nodes))
-            wants = assignment.wants
+        if found is None:
+            self._effort.spend(assignment.pod, len(nodes) * sum(min(count, 8) for _, count in wants))
             with_partitions = [
                 node
                 for node in nodes
@@ -272,6 +281,7 @@ class _Explainer:
 
     def _filtered(self, assignment: Assignment, nodes: Sequence[int]) -> Answer:
         large = [number for number in nodes if self._stocks[number].is_large_enough(assignment.needs)]
+        self._effort.spend(assignment.pod, len(large))
         causes = {number: causes_of(self._stocks[number], number, assignment.wants) for number in large}
         eligible = [number for number in large if not causes[number]] or large  # others need more than one remedy
         named = [(node, self._misfit(assignment.pod, node)) for node in (self._stocks[one].node for one in eligible)]

@@ -23,8 +23,8 @@ from crds.v1alpha1.names import Condition, GpuState, PartitionState, Reason
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
 from nodeagent.hardware.partitions import Partition
+from nodeagent.outcome.pass_result import GpuOutcome, PartitionOutcome
 from nodeagent.report.metrics import AgentMetrics
-from nodeagent.report.outcome import GpuOutcome, PartitionOutcome
 from partitioning.layouts import Instance
 
 ROUNDS = 5

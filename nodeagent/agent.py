@@ -26,10 +26,10 @@ from nodeagent.hardware.driver import DriverError
 from nodeagent.hardware.partitions import held_replicas
 from nodeagent.nvidia.backend import NvidiaBackend
 from nodeagent.observation import Observation, Observer
+from nodeagent.outcome.driver_clients import DriverClients
+from nodeagent.outcome.outcomes import Outcomes
+from nodeagent.outcome.pass_result import PassResult, PassWork
 from nodeagent.report.conditions import UNDER_WAY
-from nodeagent.report.driver_clients import DriverClients
-from nodeagent.report.outcome import PassResult, PassWork
-from nodeagent.report.outcomes import Outcomes
 from nodeagent.report.reporter import Reporter
 from nodeagent.steps.actuator import Actuator, HeldOpenError
 from nodeagent.steps.changes import GpuChange, gpu_change

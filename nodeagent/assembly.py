@@ -31,8 +31,8 @@ from nodeagent.observed.ends import EndBook, ProcessReader
 from nodeagent.observed.fresh import FreshPods
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.witnesses import KubeletReader, Witnesses
-from nodeagent.report.driver_clients import DriverClients
-from nodeagent.report.outcomes import Outcomes
+from nodeagent.outcome.driver_clients import DriverClients
+from nodeagent.outcome.outcomes import Outcomes
 from nodeagent.report.reporter import Reporter
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir

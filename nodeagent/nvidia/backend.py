@@ -26,7 +26,7 @@ from nodeagent.nvidia.switch import DONE, Progress, Switch, waiting
 from nodeagent.observation import Observation
 from nodeagent.observed.kubelet import Allocatable, Held
 from nodeagent.observed.node import ObservedNode
-from nodeagent.report.outcome import PassWork
+from nodeagent.outcome.pass_result import PassWork
 from nodeagent.steps.changes import GpuChange
 from nodeagent.steps.compute_modes import EXCLUSIVE_PROCESS
 from partitioning.nvidia_plugin import CONFIG_LABEL, OWN_KEY, NodeConfig

@@ -1,1 +1,1 @@
-"""What a pass reports: status and conditions of the plan, Events, metrics, pages."""
+"""What is written of the outcome: status and conditions of the plan, Events, metrics, the log."""

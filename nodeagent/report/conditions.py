@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 from crds.v1alpha1.names import OF_CONTROLLER, Condition, GpuState, Reason
 from crds.v1alpha1.status import ConditionStatus
 from nodeagent.desired.target import mig_manager_remedy
+from nodeagent.outcome.pass_result import GpuOutcome, PassResult, fault
 from nodeagent.report.driver_release import driver_released
 from nodeagent.report.operator_labels import missing
-from nodeagent.report.outcome import GpuOutcome, PassResult, fault
 from partitioning.resources import ACK_MEMORY
 
 MOST_MESSAGE_CHARS = 4096

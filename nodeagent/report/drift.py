@@ -8,7 +8,7 @@ Must never decide what is repaired.
 
 from crds.v1alpha1.names import GpuState
 from nodeagent.desired.plan import ObservedPlan
-from nodeagent.report.outcome import PassResult
+from nodeagent.outcome.pass_result import PassResult
 from nodeagent.steps.actuator import Actuated
 from partitioning.layouts import Instance
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from crds.v1alpha1.names import Reason
 from nodeagent.hardware.driver import DriverClosingError
 from nodeagent.observed.usage import Use
-from nodeagent.report.driver_clients import sentence
-from nodeagent.report.gpu_outcome import NAMED_HOLDERS
-from nodeagent.report.outcome import PassWork
+from nodeagent.outcome.driver_clients import sentence
+from nodeagent.outcome.gpu_outcome import NAMED_HOLDERS
+from nodeagent.outcome.pass_result import PassWork
 
 
 def driver_released(work: PassWork) -> tuple[bool, Reason, str] | None:

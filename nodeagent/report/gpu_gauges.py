@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from crds.v1alpha1.names import PartitionState
 from nodeagent.handover.mps_state import MpsState
-from nodeagent.report.outcome import GpuOutcome, fault
+from nodeagent.outcome.pass_result import GpuOutcome, fault
 
 STATE_CODES = {
     PartitionState.FREE: 0,

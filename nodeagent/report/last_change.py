@@ -10,7 +10,7 @@ from typing import Any
 
 from crds.v1alpha1.names import GpuState
 from crds.v1alpha1.status import LastChange
-from nodeagent.report.outcome import GpuOutcome
+from nodeagent.outcome.pass_result import GpuOutcome
 
 MOST_NAMED = 64
 

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kube.telemetry import export_build
 from nodeagent.handover.mps_state import MpsState
+from nodeagent.outcome.pass_result import GpuOutcome
 from nodeagent.report.gpu_gauges import GpuGauges
-from nodeagent.report.outcome import GpuOutcome
 from nodeagent.steps.actuator import Actuated
 
 APPLY_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600)

@@ -22,12 +22,12 @@ from kube.logs import fields
 from nodeagent.ages import Ages
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.observed.pods import NodePod
+from nodeagent.outcome.pass_result import GpuOutcome, PassResult
 from nodeagent.report.drift import DriftWatch
 from nodeagent.report.last_change import in_words
 from nodeagent.report.metrics import ACTUATE, ALLOCATABLE, REGISTER, AgentMetrics
 from nodeagent.report.mps_alarms import MpsAlarms
 from nodeagent.report.operator_labels import missing
-from nodeagent.report.outcome import GpuOutcome, PassResult
 from nodeagent.report.publish import same
 from nodeagent.report.status import plan_status
 

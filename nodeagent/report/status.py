@@ -26,9 +26,9 @@ from crds.v1alpha1.status import (
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import DeviceKind, DeviceListStrategy
 from nodeagent.hardware.driver import Health, MigMode, ObservedGpu
+from nodeagent.outcome.pass_result import GpuOutcome, PartitionOutcome, PassResult
 from nodeagent.report.conditions import conditions
 from nodeagent.report.last_change import last_change
-from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult
 from partitioning.models import GpuModel, ProfileSpec
 from partitioning.placements import limits_of
 

@@ -15,8 +15,8 @@ from benchmarks.scrape import outcome
 from crds.v1alpha1.names import PartitionState
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.partitions import Partition
+from nodeagent.outcome.pass_result import PartitionOutcome
 from nodeagent.report.metrics import AgentMetrics
-from nodeagent.report.outcome import PartitionOutcome
 from tests.docs.pages import ROOT
 from tests.e2e.test_alerts import promtool, run
 

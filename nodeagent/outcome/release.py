@@ -8,8 +8,8 @@ that another device plugin may give them out. Unknown counts as in use. Pure.
 from collections.abc import Iterator
 
 from crds.v1alpha1.names import LABEL_MPS_DAEMONS, LABEL_NODE_AGENT, LABEL_PARTITIONING, Reason
-from nodeagent.report.gpu_outcome import NAMED_HOLDERS, holders, waiting_reason
-from nodeagent.report.outcome import PassWork, Release
+from nodeagent.outcome.gpu_outcome import NAMED_HOLDERS, holders, waiting_reason
+from nodeagent.outcome.pass_result import PassWork, Release
 
 ENABLED = Release(reason=Reason.IDLE, message="")
 

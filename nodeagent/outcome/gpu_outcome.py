@@ -17,8 +17,8 @@ from nodeagent.desired.target import Disabled, Refused, Unchanged
 from nodeagent.hardware.driver import InUseError, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observed.usage import Use, Verdict
-from nodeagent.report.driver_clients import DriverClient, sentence
-from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassWork, fault
+from nodeagent.outcome.driver_clients import DriverClient, sentence
+from nodeagent.outcome.pass_result import GpuOutcome, PartitionOutcome, PassWork, fault
 from nodeagent.steps.actuator import Actuated, HeldOpenError
 from nodeagent.steps.changes import GpuChange
 from partitioning.resources import ACK_MEMORY

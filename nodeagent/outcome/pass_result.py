@@ -1,6 +1,6 @@
 """The values of a pass's result: what was done, and per GPU its state, reason, a sentence, and every partition.
 
-`gpu_outcome` makes them; `status`, `conditions`, `metrics` and the log word them in their own ways. A GPU is Ready only
+`gpu_outcome` makes them; the modules of `report` word them in their own ways. A GPU is Ready only
 if hardware, plugin, kubelet and Node agree with its item. Pure.
 """
 
@@ -15,7 +15,7 @@ from nodeagent.desired.target import Disabled, Refused, Unchanged
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observation import Observation
-from nodeagent.report.driver_clients import DriverClient
+from nodeagent.outcome.driver_clients import DriverClient
 from nodeagent.steps.actuator import Actuated
 from nodeagent.steps.changes import GpuChange
 

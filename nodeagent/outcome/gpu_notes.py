@@ -11,8 +11,8 @@ from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import MigMode
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.orphans import Orphans
-from nodeagent.report.gpu_outcome import NAMED_HOLDERS
-from nodeagent.report.outcome import PartitionOutcome, PassWork
+from nodeagent.outcome.gpu_outcome import NAMED_HOLDERS
+from nodeagent.outcome.pass_result import PartitionOutcome, PassWork
 from nodeagent.steps.changes import GpuChange
 
 

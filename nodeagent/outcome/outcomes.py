@@ -15,10 +15,10 @@ from nodeagent.hardware.partitions import existing
 from nodeagent.observed.kubelet import Listed
 from nodeagent.observed.orphans import OrphanBook, Orphans
 from nodeagent.observed.usage import Use, Verdict
-from nodeagent.report.gpu_notes import notes
-from nodeagent.report.gpu_outcome import gpu_outcome, partition_outcome
-from nodeagent.report.outcome import GpuOutcome, PartitionOutcome, PassResult, PassWork
-from nodeagent.report.release import release
+from nodeagent.outcome.gpu_notes import notes
+from nodeagent.outcome.gpu_outcome import gpu_outcome, partition_outcome
+from nodeagent.outcome.pass_result import GpuOutcome, PartitionOutcome, PassResult, PassWork
+from nodeagent.outcome.release import release
 from nodeagent.steps.changes import GpuChange
 
 DOUBT_SECONDS = 2.0

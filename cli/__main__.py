@@ -1,13 +1,15 @@
 """Runs `gpuplan …`, the commands for people.
 
 Parses arguments and calls the command; expected failures are one sentence on stderr and an exit code, never a
-traceback. The sandbox is imported only for its own commands, since it needs packages that a cluster does not.
+traceback. The sandbox is found by its entry point, and only for its own commands: it needs packages that a cluster does
+not, and is not in the image.
 """
 
 import argparse
 import io
 import os
 import sys
+from importlib.metadata import entry_points
 
 from cli import convert, plan
 from cli.examples import add_command
@@ -43,9 +45,10 @@ def parser(*, with_sandbox: bool = True) -> argparse.ArgumentParser:
         examples=("gpuplan sandbox demo", "gpuplan sandbox up -f examples/mig"),
     )
     if with_sandbox:
-        from sandbox.cli import declare  # noqa: PLC0415 (its packages are in an extra)
-
-        declare(sandbox)
+        found = tuple(entry_points(group="gpuplan.commands", name="sandbox"))
+        if not found:
+            raise ModuleNotFoundError(name="sandbox")
+        found[0].load()(sandbox)
     return root
 
 

@@ -55,6 +55,15 @@ def test_the_sandbox_names_the_package_that_is_missing() -> None:
     assert done.stderr == "gpuplan: The sandbox needs the package sandbox. Run: pip install 'gpuplan[sandbox]'\n"
 
 
+def test_a_sandbox_that_is_not_registered_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in the image, which has neither the sandbox nor what an installation records of itself."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert main(["sandbox", "demo"]) == 2
+    assert capsys.readouterr().err.endswith("needs the package sandbox. Run: pip install 'gpuplan[sandbox]'\n")
+
+
 def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "print the CustomResourceDefinitions" in capsys.readouterr().out

@@ -57,4 +57,6 @@ def test_starts_without_an_extra(programs: Path, words: str, printed: str) -> No
 
 
 def test_the_sandbox_names_the_extra_that_it_needs(programs: Path) -> None:
-    assert run(programs / "gpuplan", "sandbox", "demo", returncode=2).endswith("Run: pip install 'gpuplan[sandbox]'\n")
+    printed = run(programs / "gpuplan", "sandbox", "demo", returncode=2)
+    assert printed.endswith("Run: pip install 'gpuplan[sandbox]'\n")
+    assert "the package sandbox" not in printed, "the wheel has it, and registers it"

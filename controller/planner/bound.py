@@ -8,10 +8,10 @@ plan can place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from controller.model.demand import Demand
+from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
@@ -26,8 +26,8 @@ _SLACK = 1e-9
 _NOTHING = 1e-6
 """Capacity that stands for none at all."""
 
-Kinds = Sequence[tuple[Demand, int]]
-"""A demand for each kind of pods that take the same, and how many they are."""
+Kind = tuple[Wants, int, int]
+"""Pods that take the same partitions, CPU and memory."""
 Weights = Mapping[str, float]
 """What one partition of a resource weighs."""
 
@@ -79,17 +79,14 @@ class _Supply:
 
 
 def _bound(supply: _Supply, assignments: Sequence[Assignment]) -> int:
-    kinds = _kinds(assignments)
-    measures = _measures(supply, kinds)
-    possible = [number for number in range(len(kinds)) if all(costs[number] <= 1 + _SLACK for costs in measures)]
-    return min(_most((costs[number], kinds[number][1]) for number in possible) for costs in measures)
-
-
-def _kinds(assignments: Sequence[Assignment]) -> Kinds:
-    members: dict[Hashable, list[Demand]] = {}
-    for one in assignments:
-        members.setdefault((one.wants, one.needs.cpu_milli, one.needs.memory_bytes), []).append(one.demand)
-    return [(same[0], len(same)) for same in members.values()]
+    kinds = Counter((one.wants, one.needs.cpu_milli, one.needs.memory_bytes) for one in assignments)
+    measures = _measures(supply, list(kinds))
+    possible = [
+        (number, count)
+        for number, count in enumerate(kinds.values())
+        if all(costs[number] <= 1 + _SLACK for costs in measures)
+    ]
+    return min(_most((costs[number], count) for number, count in possible) for costs in measures)
 
 
 def _most(priced: Iterable[tuple[float, int]]) -> int:
@@ -103,26 +100,19 @@ def _most(priced: Iterable[tuple[float, int]]) -> int:
     return served
 
 
-def _measures(supply: _Supply, kinds: Kinds) -> list[list[float]]:
+def _measures(supply: _Supply, kinds: Sequence[Kind]) -> list[list[float]]:
     """Per measure, what each kind takes of all there is."""
-    free = supply.free
-    found = [
-        _relative([demand.needs.cpu_milli for demand, _ in kinds], free.cpu_milli),
-        _relative([demand.needs.memory_bytes for demand, _ in kinds], free.memory_bytes),
-        _relative([1 for _ in kinds], free.pods),
-    ]
-    requested = {name for demand, _ in kinds for name, _ in demand.wants}
-    alone: list[tuple[Weights, float]] = [
-        ({name: 1.0}, capacity) for name, capacity in supply.alone.items() if name in requested
+    wanted, cpu, memory = zip(*kinds, strict=True)
+    requested = {name for wants in wanted for name, _ in wants}
+    alone = [({name: 1.0}, capacity) for name, capacity in supply.alone.items() if name in requested]
+    found: list[tuple[Sequence[float], float]] = [
+        (cpu, supply.free.cpu_milli),
+        (memory, supply.free.memory_bytes),
+        ([1] * len(kinds), supply.free.pods),
     ]
     for weights, capacity in (*alone, *supply.together):
-        taken = [sum(count * weights.get(name, 0) for name, count in demand.wants) for demand, _ in kinds]
-        found.append(_relative(taken, capacity))
-    return found
-
-
-def _relative(taken: Sequence[float], capacity: float) -> list[float]:
-    return [amount / (capacity or _NOTHING) for amount in taken]
+        found.append(([sum(count * weights.get(name, 0) for name, count in wants) for wants in wanted], capacity))
+    return [[amount / (capacity or _NOTHING) for amount in taken] for taken, capacity in found]
 
 
 def _together(pools: Sequence[Pool]) -> list[Weights]:

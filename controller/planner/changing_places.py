@@ -7,6 +7,7 @@ wait get what that leaves. Bounded by a count of rounds and probes. Never leaves
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
+from operator import attrgetter
 
 from controller.model.capacity import Capacity
 from controller.model.demand import Wants
@@ -46,18 +47,11 @@ def _change_all(board: Board, placed: Sequence[Assignment], waiting: Sequence[As
     for one in placed:
         if not one.demand.host_ports:
             alike.setdefault(one.wants, []).append(one)
-    for amount in (_cpu, _memory):
+    amounts: tuple[Amount, ...] = (attrgetter("cpu_milli"), attrgetter("memory_bytes"))
+    for amount in amounts:
         enough = max(amount(one.needs) for one in waiting)
         for members in alike.values():
             _Change(board, amount, members).run(enough)
-
-
-def _cpu(capacity: Capacity) -> int:
-    return capacity.cpu_milli
-
-
-def _memory(capacity: Capacity) -> int:
-    return capacity.memory_bytes
 
 
 class _Change:

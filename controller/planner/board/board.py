@@ -87,6 +87,13 @@ class Board:
             pods=sum(max(0, one.pods) for one in free),
         )
 
+    def demand(self, resources: Iterable[str], *groups: int) -> None:
+        """What is still to be placed, in these groups or in all: free space is worth what it can make of that."""
+        self.rooms.renew()
+        for group in groups or range(len(self.groups)):
+            for pool in self.groups[group].pools:
+                pool.demand(resources)
+
     def has_partitions(self, assignment: Assignment, node: int) -> bool:
         """Partitions alone: whether the node's devices could give them now."""
         return on_node(self.devices[node], assignment.demand, self.rank, Reach.NEW) is not None
@@ -155,8 +162,7 @@ class Board:
 
     def clear(self, assignments: Iterable[Assignment]) -> None:
         """Take off all of them that are placed."""
-        placed = [one for one in assignments if one.placed]
-        self.settle({self.lift(one)[0] for one in placed})
+        self.restore(assignments, ())
 
     def lift(self, assignment: Assignment) -> tuple[int, Taken]:
         """Take it off for a trial: only `place_on` may follow, until it is put back or its node is settled."""

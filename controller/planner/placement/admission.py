@@ -35,13 +35,10 @@ class Admitted:
     packing: PackingCheck
     """With the members packed."""
 
-    def leave(self, one: Assignment) -> None:
-        self.members.remove(one)
-        self.packing = self.packing.without([one])
-
-    def join(self, one: Assignment) -> None:
-        self.members.append(one)
-        self.packing = self.packing.with_packed([one])
+    def change(self, coming: Sequence[Assignment], leaving: Sequence[Assignment] = ()) -> None:
+        """Some join the members, and others leave."""
+        self.members = [*(one for one in self.members if one not in leaving), *coming]
+        self.packing = self.packing.with_packed(coming, leaving)
 
 
 def admit(board: Board, group: int, assignments: Sequence[Assignment], scale: Scale) -> Admitted:

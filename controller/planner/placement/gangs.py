@@ -54,22 +54,12 @@ class Gangs:
 
     def settle(self, board: Board, assignments: Sequence[Assignment]) -> None:
         """Complete gangs, the smallest first, or take them off."""
-        broken = {
-            gang: members
-            for gang, members in _members(assignments).items()
-            if sum(one.placed for one in members) < self.needs.get(gang, 0)
-        }
-        for gang, members in broken.items():
-            self.found[gang] = sum(one.placed for one in members)
-            for assignment in members:
-                if assignment.placed:
-                    board.take_off(assignment)
-        for gang in sorted(broken, key=lambda gang: (self.needs[gang], gang)):
-            found = self._place(board, gang, broken[gang])
-            if found >= self.needs[gang]:
+        self.drop_broken(board, assignments)
+        members = {gang: each for gang, each in _members(assignments).items() if not any(one.placed for one in each)}
+        for gang in sorted(members.keys() & self.needs, key=lambda gang: (self.needs[gang], gang)):
+            self.found[gang] = max(self._place(board, gang, members[gang]), self.found.get(gang, 0))
+            if self.found[gang] >= self.needs[gang]:
                 del self.found[gang]
-            else:
-                self.found[gang] = max(found, self.found[gang])
 
     def drop_broken(self, board: Board, assignments: Sequence[Assignment]) -> bool:
         """Take off gangs that have lost a place since they were settled; returns whether there was any."""
@@ -88,10 +78,7 @@ class Gangs:
 
         Where its pods must stay together, in one domain after the other: the first pod alone would choose a full one.
         """
-        hardest_first = sorted(
-            members,
-            key=lambda one: (min(board.rank[name] for name, _ in one.wants), -one.needs.cpu_milli),
-        )
+        hardest_first = sorted(members, key=board.hardness)
         domains = board.filters.domains(hardest_first[0]) if board.filters is not None else ()
         most = 0
         for within in domains or (None,):

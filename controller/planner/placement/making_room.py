@@ -34,10 +34,9 @@ def make_room(admitted: Sequence[Admitted], cost: Callable[[Assignment], float])
             if needed is not None:
                 for moved, target in moves[group][:needed]:
                     movable[group].remove(moved)
-                    admitted[group].leave(moved)
-                    admitted[target].join(moved)
+                    admitted[target].change([moved])
+                admitted[group].change([one], [moved for moved, _ in moves[group][:needed]])
                 home.others.remove(one)
-                admitted[group].join(one)
                 moves.clear()
                 break
         else:
@@ -69,6 +68,6 @@ def _needed(one: Assignment, packing: PackingCheck, leaving: Sequence[Assignment
     """How many of these must leave before the pod fits; None where it does not even without all of them."""
 
     def fits(count: int) -> bool:
-        return packing.without(leaving[:count]).fits([one])
+        return packing.with_packed((), leaving[:count]).fits([one])
 
     return bisect_left(range(len(leaving)), True, key=fits) if fits(len(leaving)) else None

@@ -39,15 +39,12 @@ class PackingCheck:
         for device in {id(device): device for device, _ in taken}.values():
             self.counts[device.pool][device.state] += times
 
-    def with_packed(self, assignments: Sequence[Assignment]) -> "PackingCheck":
-        """The same with these packed in any case."""
-        free = self.free - Capacity.total(one.needs for one in assignments)
-        return replace(self, free=free, packed=self.packed + total_wants([one.wants for one in assignments]))
-
-    def without(self, assignments: Sequence[Assignment]) -> "PackingCheck":
-        """The same where these, which are packed, have left."""
-        free = self.free + Capacity.total(one.needs for one in assignments)
-        return replace(self, free=free, packed=self.packed - total_wants([one.wants for one in assignments]))
+    def with_packed(self, coming: Sequence[Assignment], leaving: Sequence[Assignment] = ()) -> "PackingCheck":
+        """The same with those that come packed in any case, and without others that were."""
+        packed = self.packed + total_wants([one.wants for one in coming])
+        packed.subtract(total_wants([one.wants for one in leaving]))
+        free = self.free - Capacity.total(one.needs for one in coming) + Capacity.total(one.needs for one in leaving)
+        return replace(self, free=free, packed=packed)
 
     def fits(self, assignments: Sequence[Assignment]) -> bool:
         """Whether these can be packed, too, and the nodes together have the CPU and memory."""

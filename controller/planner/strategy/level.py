@@ -6,7 +6,7 @@ first, then the others get what is ready as long as the rest still fits then, an
 is filled, cheapest first. Never takes off a pod that another level has placed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment
@@ -34,7 +34,7 @@ def place_once(
     Of those that are admitted, pods that may go to any node of their groups take what constrained ones leave.
     """
     resources = frozenset(resource for one in assignments for resource, _ in one.wants)
-    demand_everywhere(board, resources)
+    board.demand(resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
 
     costs: dict[int, float] = {}
@@ -82,25 +82,11 @@ def settle_level(
     constrained.place(one for one in left if one.constrained)
 
 
-def _demand(board: Board, group: int, resources: Iterable[str]) -> None:
-    """Set what is still to be placed in a group."""
-    named = frozenset(resources)
-    board.rooms.renew()
-    for pool in board.groups[group].pools:
-        pool.demand(named)
-
-
-def demand_everywhere(board: Board, resources: Iterable[str]) -> None:
-    """What is still to be placed: free space is worth what they can make of it."""
-    for group in range(len(board.groups)):
-        _demand(board, group, resources)
-
-
 def _place_again(board: Board, group: int, assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
     """Place all again, `first` before any of them gets something idle; kept if it serves more."""
     before = [(one, one.node, one.taken) for one in assignments if one.placed]
     board.clear(assignments)
-    _demand(board, group, {resource for one in assignments for resource, _ in one.wants})
+    board.demand({resource for one in assignments for resource, _ in one.wants}, group)
     for assignment in first:
         board.place(assignment, (group,))
     earlier = set(map(id, first))
@@ -112,7 +98,7 @@ def _place_again(board: Board, group: int, assignments: Sequence[Assignment], fi
 def _place_new(board: Board, group: int, assignments: Sequence[Assignment]) -> list[Assignment]:
     """Place in this order; returns those that found no node."""
     left = total_wants([one.wants for one in assignments])
-    _demand(board, group, left)
+    board.demand(left, group)
     failed = []
     for assignment in assignments:
         if not board.place(assignment, (group,)):
@@ -124,13 +110,13 @@ def _place_new(board: Board, group: int, assignments: Sequence[Assignment]) -> l
                 del left[resource]
                 done = True
         if done:
-            _demand(board, group, left)
+            board.demand(left, group)
     return failed
 
 
 def _backfill(board: Board, assignments: Sequence[Assignment]) -> None:
     """Give them what is ready or under way, then what fits."""
-    demand_everywhere(board, ())
+    board.demand(())
     for reach in (Reach.UNDER_WAY, Reach.NEW):
         for assignment in assignments:
             if not assignment.placed:

@@ -8,7 +8,7 @@ a reservation.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,8 +20,8 @@ from controller.planner.changing_places import change_places
 from controller.planner.improvement import exchange
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.existing_supply import keep_reservations, place_untried
-from controller.planner.placement.gangs import GangKey, Gangs, key_of
-from controller.planner.strategy.level import Cost, demand_everywhere, place_once, settle_level
+from controller.planner.placement.gangs import Gangs, key_of
+from controller.planner.strategy.level import Cost, place_once, settle_level
 
 _ROUNDS = 2
 """Of pods that change places, and are exchanged after that: each finds what the other left."""
@@ -59,19 +59,13 @@ def by_level(assignments: Sequence[Assignment], aged: Collection[str]) -> list[l
     in one level, that of its highest pod.
     """
     priorities = sorted({one.pod.priority for one in assignments})
-    ranks: list[int] = []
-    of_gang: dict[GangKey, int] = {}
+    ranks: dict[Hashable, int] = {}
     for one in assignments:
-        pod = one.pod
-        rank = bisect_right(priorities, pod.priority) + (pod.uid in aged)
-        gang = key_of(pod)
-        if gang is not None:
-            of_gang[gang] = max(rank, of_gang.get(gang, rank))
-        ranks.append(rank)
+        rank, unit = bisect_right(priorities, one.pod.priority) + (one.pod.uid in aged), key_of(one.pod) or id(one)
+        ranks[unit] = max(rank, ranks.get(unit, rank))
     found: dict[int, list[Assignment]] = {}
-    for one, rank in zip(assignments, ranks, strict=True):
-        gang = key_of(one.pod)
-        found.setdefault(rank if gang is None else of_gang[gang], []).append(one)
+    for one in assignments:
+        found.setdefault(ranks[key_of(one.pod) or id(one)], []).append(one)
     return [found[rank] for rank in sorted(found, reverse=True)]
 
 
@@ -110,7 +104,7 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     bound_to_node = _of_one_node(board, waiting)
     if (constrained or bound_to_node) and upper_bound(board, waiting, rules.remarks) == len(waiting):
         # The pods that may go to any node of their groups take what these leave.
-        demand_everywhere(board, {resource for one in waiting for resource, _ in one.wants})
+        board.demand({resource for one in waiting for resource, _ in one.wants})
         for one in sorted(bound_to_node, key=board.hardness):
             board.place(one)
         _place_constrained(board, sorted(constrained, key=board.hardness), rules)
@@ -132,8 +126,9 @@ def _of_one_node(board: Board, assignments: Sequence[Assignment]) -> list[Assign
 
 
 def _place_constrained(board: Board, assignments: Sequence[Assignment], rules: Rules) -> None:
-    demand_everywhere(board, {resource for one in assignments for resource, _ in one.wants})
-    rules.constrained.place(assignments)
+    if assignments:
+        board.demand({resource for one in assignments for resource, _ in one.wants})
+        rules.constrained.place(assignments)
     rules.report(PlannerPhase.CONSTRAINED)
 
 

@@ -30,7 +30,7 @@ from controller.planner.inventory.unconstrained import without_harmless
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.placement.hopeless import leave_out_hopeless
-from controller.planner.strategy.priorities import Rules, by_level, moves_alone, place_levels
+from controller.planner.strategy.priorities import Rules, by_level, place_levels
 from controller.simulator import compared
 
 OnPhase = Callable[[PlannerPhase], None]
@@ -185,8 +185,7 @@ def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -
     place_levels(board, levels, rules)
     for level in levels if not rules.hurries() else ():
         if not all(one.placed for one in level):
-            movable = [one for one in level if moves_alone(one) and not rules.keeps(one)]
-            prefer_older(board, movable, rules.improve_steps)
+            prefer_older(board, [one for one in level if rules.moves(one)], rules.improve_steps)
     rules.report(PlannerPhase.OLDER_FIRST)
 
 

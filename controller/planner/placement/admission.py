@@ -9,6 +9,7 @@ most wins. Packing is tested on counts of device states, not on devices, so a te
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from controller.model.capacity import Capacity
 from controller.model.demand import total_wants
@@ -49,8 +50,8 @@ def admit(board: Board, group: int, assignments: Sequence[Assignment], scale: Sc
     others: list[Assignment] = []
     for rivals in _rivals(board.groups[group].pools, priced):
         left = packing
-        for members in _by_rank(rivals):
-            chosen, rest = _most_that_fit(members, left)
+        for _, members in groupby(sorted(rivals, key=_rank), key=_rank):
+            chosen, rest = _most_that_fit(list(members), left)
             left = left.with_packed(chosen)
             admitted += chosen
             others += rest
@@ -69,35 +70,28 @@ def _rivals(pools: Sequence[Pool], priced: list[Priced]) -> list[list[Priced]]:
     return list(found.values())
 
 
-def _by_rank(priced: Sequence[Priced]) -> list[list[Priced]]:
-    members: dict[int, list[Priced]] = {}
-    for one, shares in priced:
-        members.setdefault(one.rank, []).append((one, shares))
-    return [members[rank] for rank in sorted(members)]
+def _rank(priced: Priced) -> int:
+    return priced[0].rank
 
 
 def _most_that_fit(priced: list[Priced], packing: PackingCheck) -> tuple[list[Assignment], list[Assignment]]:
-    best: tuple[int, list[Assignment]] | None = None
+    most, best = -1, list[Assignment]()
     for prices in _grid(priced):
         ordered = [one for one, _ in sorted(priced, key=_cost_at(prices))]
         fitting = _longest_fitting(ordered, packing)
-        if best is None or fitting > best[0]:
-            best = (fitting, ordered)
+        if fitting > most:
+            most, best = fitting, ordered
         if fitting == len(priced):
             break
-    if best is None:
-        return [], []
-    fitting, ordered = best
-    return ordered[:fitting], ordered[fitting:]
+    return best[:most], best[most:]
 
 
 def _alike_in_gangs(priced: list[Priced]) -> list[Priced]:
     """Pods of a gang cost the same, so that they are served together or left out together."""
-    members: dict[GangKey, list[Shares]] = {}
+    members: dict[GangKey | None, list[Shares]] = {}
     for one, shares in priced:
-        gang = key_of(one.pod)
-        if gang is not None:
-            members.setdefault(gang, []).append(shares)
+        if one.pod.gang:
+            members.setdefault(key_of(one.pod), []).append(shares)
     if not members:
         return priced
     means = {
@@ -105,7 +99,7 @@ def _alike_in_gangs(priced: list[Priced]) -> list[Priced]:
         for gang, shares in members.items()
         for gpu, cpu, memory in (map(sum, zip(*shares, strict=True)),)
     }
-    return [(one, means.get(key_of(one.pod) or ("", ""), shares)) for one, shares in priced]
+    return [(one, means.get(key_of(one.pod), shares)) for one, shares in priced]
 
 
 def _tie_break(assignment: Assignment) -> tuple[str, int, int, tuple[str, str]]:

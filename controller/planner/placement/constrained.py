@@ -122,7 +122,8 @@ class ConstrainedPlacement:
     def place_one(self, assignment: Assignment, reach: Reach, within: Collection[int] | None = None) -> bool:
         """Place it on some node (default: of its groups) that the filters accept."""
         self._catch_up()
-        return any(self._search(assignment, step, within) for step in _steps(reach))
+        nearest_first = sorted({min(reach, Reach.UNDER_WAY), reach})
+        return any(self._search(assignment, step, within) for step in nearest_first)
 
     def place(self, assignments: Iterable[Assignment]) -> None:
         """Place as many as possible, in this order; pods about which something is unknown last.
@@ -264,8 +265,3 @@ class ConstrainedPlacement:
             self._cluster.add_pod(pod, self._names[assignment.node])
         else:
             self._cluster.remove_pod(pod.uid)
-
-
-def _steps(reach: Reach) -> Sequence[Reach]:
-    """What is nearest first."""
-    return (Reach.UNDER_WAY, Reach.NEW) if reach is Reach.NEW else (reach,)

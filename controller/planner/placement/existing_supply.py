@@ -30,13 +30,6 @@ def keep_reservations(board: Board, assignments: Sequence[Assignment], reservati
             board.place_on(one, node, reach=Reach.UNDER_WAY)
 
 
-def place_untried(board: Board, assignments: Sequence[Assignment]) -> None:
-    """Pods that were not tried yet, in queue order."""
-    for one in assignments:
-        if not one.tried:
-            board.place(one, reach=Reach.EXISTING)
-
-
 def use_ready(board: Board, group: int, assignments: Sequence[Assignment]) -> list[Assignment]:
     """Give admitted pods what needs no cut, as long as the rest still fits then; returns those to be cut for."""
     left = [one for one in assignments if not board.place(one, (group,), reach=Reach.UNDER_WAY)]

@@ -55,8 +55,11 @@ class Gangs:
     def settle(self, board: Board, assignments: Sequence[Assignment]) -> None:
         """Complete gangs, the smallest first, or take them off."""
         self.drop_broken(board, assignments)
-        members = {gang: each for gang, each in _members(assignments).items() if not any(one.placed for one in each)}
-        for gang in sorted(members.keys() & self.needs, key=lambda gang: (self.needs[gang], gang)):
+        members = _members(assignments)
+        broken = [
+            gang for gang, each in members.items() if self.needs.get(gang) and not any(one.placed for one in each)
+        ]
+        for gang in sorted(broken, key=lambda gang: (self.needs[gang], gang)):
             self.found[gang] = max(self._place(board, gang, members[gang]), self.found.get(gang, 0))
             if self.found[gang] >= self.needs[gang]:
                 del self.found[gang]
@@ -104,8 +107,7 @@ def without_incomplete(snapshot: Snapshot) -> tuple[DemandSet, Gangs]:
     sizes: dict[GangKey, int] = {}
     requesting: Counter[GangKey] = Counter()
     for demand in demands.helpable:
-        gang = key_of(demand.pod)
-        if gang is not None:
+        if gang := key_of(demand.pod):
             sizes[gang] = max(sizes.get(gang, 0), demand.pod.gang_size)
             requesting[gang] += 1
     totals = {gang: size or bound[gang] + pending[gang] for gang, size in sizes.items()}
@@ -149,11 +151,10 @@ def _grouped(demands: DemandSet, pod_groups: Mapping[tuple[str, str, str], int])
 def _members(assignments: Sequence[Assignment]) -> dict[GangKey, list[Assignment]]:
     members: dict[GangKey, list[Assignment]] = {}
     for assignment in assignments:
-        gang = key_of(assignment.pod)
-        if gang is not None:
+        if gang := key_of(assignment.pod):
             members.setdefault(gang, []).append(assignment)
     return members
 
 
 def _count(pods: Iterable[PodView]) -> Counter[GangKey]:
-    return Counter(gang for pod in pods for gang in (key_of(pod),) if gang is not None)
+    return Counter(gang for pod in pods if (gang := key_of(pod)))

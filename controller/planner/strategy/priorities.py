@@ -15,11 +15,12 @@ from itertools import chain
 from controller.model.results import PlannerPhase
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
+from controller.planner.board.devices import Reach
 from controller.planner.bound import upper_bound
 from controller.planner.changing_places import change_places
 from controller.planner.improvement import exchange
 from controller.planner.placement.constrained import ConstrainedPlacement
-from controller.planner.placement.existing_supply import keep_reservations, place_untried
+from controller.planner.placement.existing_supply import keep_reservations
 from controller.planner.placement.gangs import Gangs, key_of
 from controller.planner.strategy.level import Cost, place_once, settle_level
 
@@ -47,9 +48,9 @@ class Rules:
     report: Callable[[PlannerPhase], None]
     """Called with the name of each phase after it."""
 
-    def keeps(self, one: Assignment) -> bool:
-        """The pod is placed where it has a reservation."""
-        return one.placed and self.reservations.get(one.pod.uid) == one.node
+    def moves(self, one: Assignment) -> bool:
+        """It moves alone, and is not placed where it has a reservation."""
+        return moves_alone(one) and not (one.placed and self.reservations.get(one.pod.uid) == one.node)
 
 
 def by_level(assignments: Sequence[Assignment], aged: Collection[str]) -> list[list[Assignment]]:
@@ -97,7 +98,9 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     tried = [one for one in members if one.tried]
     keep_reservations(board, members, rules.reservations)
     rules.report(PlannerPhase.RESERVATIONS)
-    place_untried(board, [one for one in members if not one.placed])
+    for one in members:
+        if not one.placed and not one.tried:
+            board.place(one, reach=Reach.EXISTING)
     rules.report(PlannerPhase.UNTRIED)
     waiting = [one for one in tried if not one.placed]
     constrained = [one for one in waiting if one.constrained]
@@ -134,7 +137,7 @@ def _place_constrained(board: Board, assignments: Sequence[Assignment], rules: R
 
 def _place_together(board: Board, levels: Levels, rules: Rules) -> None:
     """Place again in one go all that can move, where levels below the highest miss pods; what serves more stays."""
-    movable = [[one for one in level if _moves(one, rules)] for level in levels]
+    movable = [[one for one in level if rules.moves(one)] for level in levels]
     if rules.hurries() or all(one.placed for level in movable[1:] for one in level):
         return
     served, moved = _served(movable), list(chain.from_iterable(movable))
@@ -170,10 +173,6 @@ def _improve(board: Board, levels: Levels, cost: Cost, rules: Rules, most: int) 
             left -= exchange(board, level, cost, rules.improve_steps, left)
         if left == before:
             break
-
-
-def _moves(assignment: Assignment, rules: Rules) -> bool:
-    return moves_alone(assignment) and not rules.keeps(assignment)
 
 
 def _served(levels: Levels) -> tuple[int, ...]:

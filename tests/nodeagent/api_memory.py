@@ -111,7 +111,7 @@ class ApiMemory:
         if version != self.node["metadata"]["resourceVersion"]:
             self.latest_node.accept(parse_node(self.node))
             return "the Node was changed in between: the next pass tries again"
-        self._write_counts(allocatable, capacity)
+        self.write_counts(allocatable, capacity)
         self.latest_node.accept(parse_node(self.node))
         self.effect("allocatable")
         return ""
@@ -120,7 +120,8 @@ class ApiMemory:
         """NodeWriting."""
         return judge(self.policy)
 
-    def _write_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
+    def write_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
+        """Whoever does."""
         before = self.node["status"]
         status = {
             **before,
@@ -141,7 +142,17 @@ class ApiMemory:
 
     def tick(self) -> None:
         """The kubelet writes node.status."""
-        self._write_counts({r: len(ids) for r, ids in self.kubelet.devices.items()}, self.kubelet.capacity)
+        self.write_counts({r: len(ids) for r, ids in self.kubelet.devices.items()}, self.kubelet.capacity)
+
+    def make_node_again(self) -> None:
+        """It is deleted, which the watch brings, and the kubelet makes another one of what it lists."""
+        metadata = self.node["metadata"]
+        self.latest_node.on_event(None, parse_node(self.node), None)
+        version = str(int(metadata["resourceVersion"]) + 1)
+        fresh = {"name": NODE, "uid": f"{metadata['uid']} again", "resourceVersion": version}
+        status = {**self.node["status"], "capacity": {"cpu": "8"}, "allocatable": {"cpu": "8"}}
+        self.node = {"metadata": fresh, "spec": {}, "status": status}
+        self.tick()
 
     def emit(self, about: ObjectReference, event_type: EventType, reason: str, message: str) -> None:
         """Events."""

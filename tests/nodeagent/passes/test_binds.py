@@ -119,8 +119,7 @@ def test_a_pod_that_is_bound_after_any_effect_is_admitted(
         assert not found.refused, f"refused, bound after effect {at} of {world.effect.done}"
         bound += found.key is not None
         assert not world.tainted(), f"after effect {at}"
-        counts = {r: int(n) for r, n in world.node["status"]["allocatable"].items() if r.startswith("nvidia.com/")}
-        assert {r: n for r, n in counts.items() if n} == world.advertised(), f"after effect {at}"
+        assert {r: n for r, n in amounts(world).items() if n} == world.advertised(), f"after effect {at}"
     assert bound or not late, "the scheduler had chances"
 
 
@@ -158,13 +157,39 @@ def stale_watch(world: World, _monkeypatch: pytest.MonkeyPatch) -> None:
 def ticks_between(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kubelet's tick comes right after each write of the agent, as of the list that it has then."""
 
-    def then_tick(answer: str) -> str:
-        world.tick()
+    after_each_write(world, monkeypatch, world.tick)
+
+
+def after_each_write(world: World, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    def then(answer: str) -> str:
+        act()
         return answer
 
     set_taint, set_counts = world.set_taint, world.set_counts
-    monkeypatch.setattr(world, "set_taint", lambda present: then_tick(set_taint(present)))
-    monkeypatch.setattr(world, "set_counts", lambda *what: then_tick(set_counts(*what)))
+    monkeypatch.setattr(world, "set_taint", lambda present: then(set_taint(present)))
+    monkeypatch.setattr(world, "set_counts", lambda *what: then(set_counts(*what)))
+
+
+def zeroed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person sets the Node's amounts to nothing, again and again."""
+    after_each_write(world, monkeypatch, lambda: world.write_counts(dict.fromkeys(amounts(world), 0), {}))
+
+
+def made_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Node is deleted after a write of the agent, and its kubelet makes another one, which has no taint."""
+    writes = count()
+
+    def make_again() -> None:
+        if next(writes) in (0, 2):
+            world.make_node_again()
+
+    after_each_write(world, monkeypatch, make_again)
+
+
+def amounts(world: World) -> dict[str, int]:
+    """What the Node counts of our resources."""
+    shown = world.node["status"]["allocatable"]
+    return {name: int(amount) for name, amount in shown.items() if name.startswith("nvidia.com/")}
 
 
 def no_policy(world: World, _monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +198,7 @@ def no_policy(world: World, _monkeypatch: pytest.MonkeyPatch) -> None:
     world.restart()
 
 
-TROUBLES = (lost_answers, conflicts, stale_watch, ticks_between, no_policy)
+TROUBLES = (lost_answers, conflicts, stale_watch, ticks_between, no_policy, zeroed, made_again)
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
@@ -193,9 +218,10 @@ def test_no_trouble_with_the_api_has_a_pod_refused(
                 live(world, scheduler, 5)
             live(world, scheduler, 15)
         assert not scheduler.refused, f"refused, bound after effect {at} of {world.effect.done}"
-        world.node_late, world.node_ticks = False, True
+        world.node_late, world.node_ticks = False, trouble is no_policy
         world.settle()
         assert not world.tainted(), f"after effect {at}"
+        assert {r: n for r, n in amounts(world).items() if n} == world.advertised(), f"after effect {at}"
         assert world.found(0)[0] in ("Ready", "WaitingForRelease"), f"after effect {at}"
 
 

@@ -121,7 +121,7 @@ class ApiMemory:
         return judge(self.policy)
 
     def write_counts(self, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
-        """Whoever does."""
+        """By the agent, the kubelet or a person."""
         before = self.node["status"]
         status = {
             **before,

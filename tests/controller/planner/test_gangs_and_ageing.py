@@ -75,7 +75,7 @@ def test_a_gang_that_is_too_large_for_empty_gpus_does_not_read_that_it_should_wa
 
 
 def test_which_gangs_are_too_large_is_asked_while_there_is_work_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "LOOKS", 3)
+    monkeypatch.setattr(explain, "LOOKS", 5)
     pending = [one for name in ("one", "two", "three", "four") for one in gang(name, 3, "3g.20gb")]
     found = plan(cluster(server("node-1", mig()), pending=pending)).unplaced
 

@@ -80,13 +80,7 @@ def search(
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
     pods = [demand.pod for demand in queue]
     groups = NodeGroups(
-        snapshot.nodes,
-        pods,
-        options.profiles,
-        relabelled,
-        snapshot.context,
-        effort=effort,
-        first=snapshot.unexamined,
+        snapshot.nodes, pods, options.profiles, relabelled, snapshot.context, effort=effort, first=snapshot.unexamined
     )
     queue = [groups.settled(demand) for demand in queue]
     board = set_up(stocks, groups, queue, snapshot.context.dra_resources)

@@ -8,7 +8,7 @@ one of very many, is not examined, and may use no node.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, KeysView, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -82,7 +82,8 @@ class NodeGroups:
             if kind == len(self._samples):
                 self._samples.append(pod)
         samples = self._samples
-        keys, by_name = _selected_labels(samples, map(self._volumes_of, samples), profiles)
+        selected, by_name = _selected_labels(samples, map(self._volumes_of, samples), profiles)
+        keys = dict.fromkeys(selected).keys()
         unlike: dict[Hashable, int] = {}
         facts_of = [
             unlike.setdefault((_facts(node, keys, by_name), node.name in relabelled), len(unlike)) for node in nodes
@@ -91,9 +92,8 @@ class NodeGroups:
         self._labelled: dict[tuple[str, str], list[int]] = {}
         """Unlike nodes by a label that some pod selects."""
         for number, node in self._nodes.items():
-            for key in keys:
-                if key in node.labels:
-                    self._labelled.setdefault((key, node.labels[key]), []).append(number)
+            for key in node.labels.keys() & keys:
+                self._labelled.setdefault((key, node.labels[key]), []).append(number)
         self._by_name = {node.name: number for node, number in zip(nodes, facts_of, strict=True)}
         self._given = {node.name: node for node in nodes}
         self._known: dict[int, list[Misfit | None]] = {}
@@ -265,6 +265,8 @@ def _selected_labels(
     return sorted(keys), by_name
 
 
-def _facts(node: NodeView, keys: Sequence[str], by_name: bool) -> Hashable:
-    labels = tuple(node.labels.get(key) for key in keys)
+def _facts(node: NodeView, keys: KeysView[str], by_name: bool) -> Hashable:
+    # Thousands of pods may each select a key of their own.
+    known = [key for key in keys if key in node.labels] if len(keys) < 100 else sorted(node.labels.keys() & keys)
+    labels = tuple([(key, node.labels[key]) for key in known])
     return (node.unschedulable, node.taints, labels, node.features, node.name if by_name else "")

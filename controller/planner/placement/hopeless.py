@@ -20,6 +20,9 @@ from controller.simulator.terms import Pair
 _ROUNDS = 4
 """What is left out may be what others need: gangs, and pods near which others must be."""
 
+_LOOKS = 5_000_000
+"""After so many at nodes, pods of one partition keep their groups: to place them takes no look at every node."""
+
 
 def leave_out_hopeless(
     board: Board,
@@ -48,6 +51,8 @@ class _Rooms:
             for node in group.nodes:
                 kind = tuple((id(each.pool), each.state, each.key, *each.ready.items()) for each in board.devices[node])
                 kinds.setdefault(kind, []).append(node)
+        self.looked = 0
+        """At how many nodes, so far."""
         self._known: dict[tuple[Wants, Hashable], bool] = {}
 
     def nodes(self, one: Assignment) -> Iterator[int]:
@@ -57,8 +62,11 @@ class _Rooms:
         for kind, nodes in (item for group in able for item in self._kinds[group].items()):
             if (one.wants, kind) not in self._known:
                 self._known[one.wants, kind] = self._board.has_partitions(one, nodes[0])
-            if self._known[one.wants, kind]:
-                yield from (node for node in nodes if self._board.fits(one, node))
+            self.looked += 1
+            for node in nodes if self._known[one.wants, kind] else ():
+                self.looked += 1
+                if self._board.fits(one, node):
+                    yield node
 
 
 def _leave_out(
@@ -72,6 +80,7 @@ def _leave_out(
     for one in [one for one in assignments if one.groups]:
         alike = (constrained.alike(one), one.tried, bool(one.pod.gang))
         if alike not in hopes:
-            hopes[alike] = any(constrained.may_accept(one, node, labels) for node in rooms.nodes(one))
+            many = rooms.looked > _LOOKS and one.demand.single is not None
+            hopes[alike] = many or any(constrained.may_accept(one, node, labels) for node in rooms.nodes(one))
         if not hopes[alike] and not may_serve(one):
             one.groups = ()

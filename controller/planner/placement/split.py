@@ -13,6 +13,8 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.placement.shares import Scale
 
 _ROUNDS = 30
+_MOST = 10_000_000
+"""Nodes that are looked at for pods of all shapes; after them, whether a group serves a pod shows when it is placed."""
 _LEAST = 1e-12
 _HALF = 0.5
 """A group's first pod is due after half of the time in which one is due to it: rounding to the nearest."""
@@ -24,11 +26,13 @@ def split(
     """Assignments per group, and those that no group can serve."""
     kinds: dict[tuple[int, ...], list[Assignment]] = {}
     able_of: dict[int, tuple[int, ...]] = {}
-    unserved = []
+    unserved, looked = [], 0
     for one in assignments:
         able = able_of.get(one.shape)
         if able is None:
-            able = able_of[one.shape] = tuple(group for group in one.groups if scales[group].serves(one.demand))
+            looked += sum(len(scales[group].nodes) for group in one.groups)
+            able = one.groups if looked > _MOST else tuple(g for g in one.groups if scales[g].serves(one.demand))
+            able_of[one.shape] = able
         if able:
             kinds.setdefault(able, []).append(one)
         else:

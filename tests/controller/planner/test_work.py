@@ -19,6 +19,8 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
+from controller.planner.board.nodes import NodeCapacity
+from controller.planner.placement import hopeless, split
 from controller.planning import plan
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
@@ -204,3 +206,26 @@ def test_sizes_that_no_gpu_has_room_for_together_are_held_against_one_node_of_a_
 
     assert [placed.key[1] for placed in result.placed] == ["good"]
     assert max(Counter(asked).values()) == 1
+
+
+def test_pods_of_one_partition_whose_cpu_differs_are_held_against_no_more_nodes_than_a_pass_looks_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nodes of which no two are alike; another pod finds its place all the same."""
+    asked: list[object] = []
+    fits = NodeCapacity.fits
+
+    def counting(node: NodeCapacity, demand: Any) -> bool:
+        asked.append(node)
+        return fits(node, demand)
+
+    monkeypatch.setattr(NodeCapacity, "fits", counting)
+    monkeypatch.setattr(hopeless, "_LOOKS", 1_000)
+    monkeypatch.setattr(split, "_MOST", 1_000)
+    used = [[1 + one % 12, 13 + one // 12] for one in range(60)]
+    servers = [server(f"node-{n}", mps(gpu_model=H100, used_gb=gb), partitioning="mps") for n, gb in enumerate(used)]
+    odd = [pod(f"odd-{one}", "10gb", cpu=10**7 + one, namespace="odd", priority=1) for one in range(200)]
+    result = plan(cluster(*servers, pending=[*odd, pod("good", "10gb", namespace="good")]))
+
+    assert [placed.key for placed in result.placed] == [("good", "good")]
+    assert len(asked) < 6_000

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     call_when_ended(controller.stop)
     log.info("starting gpuplan-controller, API server %s", api.configuration.host)
     controller.run()
-    log.info("gpuplan-controller ends")
+    log.info("stopping gpuplan-controller")
     return 1 if controller.lost else 0
 
 

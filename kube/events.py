@@ -107,7 +107,7 @@ class EventRecorder:
                 return
         self.dropped += 1
         if self.dropped % 1000 == 1:
-            log.warning("dropped events, %d so far: they come faster than the API server takes them", self.dropped)
+            log.warning("dropped %d Events so far: they come faster than the API server takes them", self.dropped)
 
     def _run(self) -> None:
         while (taken := self._next()) is not None:

@@ -53,7 +53,7 @@ class Passes:
             raise NoPassError(f"not sent: no pass completed in {SILENT_SECONDS:g} s")
 
 
-class Health:
+class AgentHealth:
     """The two pages: what is wrong, and what is not ready yet."""
 
     def __init__(

@@ -38,7 +38,7 @@ from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.gpu_ids import GpuResources
-from nodeagent.health import Health, Passes
+from nodeagent.health import AgentHealth, Passes
 from nodeagent.nvidia.hang_up import HangUp
 from nodeagent.observed.fresh import fresh_pods
 from nodeagent.observed.holdings import Holdings
@@ -91,7 +91,7 @@ class AgentProcess:
         self._watches = self._build_watches()
         self._export_plumbing(api)
         self._files, self._projections = DirectoryWatches(self._wake.set), DirectoryWatches(self._wake.set)
-        self.health = Health(self._passes, self._driver, self._watches, needed=PLAN)
+        self.health = AgentHealth(self._passes, self._driver, self._watches, needed=PLAN)
         self.server = Server(
             settings.metrics_address,
             settings.metrics_port,

@@ -1,7 +1,7 @@
-"""Which names to judge in this turn: those that changed, and those whose moment has come.
+"""A delaying queue: which names to judge in this turn, those that changed and those whose time has come.
 
 Takes names from the state as things are observed (`touch`, any thread) and deadlines from the one who judges (`at`);
-`take` returns what is due. Once in a while every known name is due: a net under changes that nothing reported. Judges
+`take` returns what is due. Once in a while every known name is due, in case a change was not reported. Judges
 nothing itself, so that a turn in which nothing happened costs nothing, however many nodes there are.
 """
 

@@ -189,7 +189,7 @@ class MpsDaemons:
             else:
                 check = daemon.control.ensure(work.gpu, defaults)
         except Exception as error:
-            log.exception("the MPS control daemon of %s", work.gpu or "no GPU")
+            log.exception("starting or checking the MPS control daemon of %s failed", work.gpu or "no GPU")
             check = Check(problem=f"the check of its MPS control daemon failed: {error}")
         with self._lock:
             daemon.work = None

@@ -19,10 +19,10 @@ from nodeagent.desired.target import Refused, Target, Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import whole
-from nodeagent.nvidia.moment import Moment
 from nodeagent.nvidia.own_plugin import Blocking, OwnPlugin
 from nodeagent.nvidia.served import registered, served
 from nodeagent.nvidia.switch import DONE, Progress, Switch, waiting
+from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observation import Observation
 from nodeagent.observed.kubelet import Allocatable, Held
 from nodeagent.observed.node import ObservedNode
@@ -96,7 +96,7 @@ class NvidiaBackend:
         known = isinstance(observation.readings.allocatable, Allocatable)
         # On a GPU that is lost, say; that of a MIG device is not known by its id.
         elsewhere = _held(observation, lambda i: not any(gpu.uuid in i for gpu in observation.gpus))
-        moment = Moment(
+        moment = Inputs(
             node=node,
             pods=observation.pods,
             held="another one is in use" if held else elsewhere,

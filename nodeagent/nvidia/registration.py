@@ -14,8 +14,8 @@ from crds.v1alpha1.names import Reason
 from nodeagent.advertise.confirm import Stage
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.ages import Ages
-from nodeagent.nvidia.moment import Moment
 from nodeagent.nvidia.signals import PLUGIN, SIGNALS, Signals
+from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observed.pods import NodePod
 
 TAINT_SECONDS = 3.0
@@ -40,7 +40,7 @@ class LostRegistration:
         self._ended: dict[Place, str] = {}
         """Why an administrator must act: for that the node is not tainted again."""
 
-    def heal(self, now: Moment, plugin: NodePod, key: str, served_ns: int) -> Stage | None:
+    def heal(self, now: Inputs, plugin: NodePod, key: str, served_ns: int) -> Stage | None:
         """None where the registration is not lost, as far as is known. `served_ns`: when the plugin made its socket."""
         if not now.forgotten:
             return None
@@ -61,7 +61,7 @@ class LostRegistration:
         self._since.clear()
         self._ended.clear()
 
-    def _attempt(self, now: Moment, place: Place, served_ns: int) -> str:
+    def _attempt(self, now: Inputs, place: Place, served_ns: int) -> str:
         """Signal the plugin if everything is proved; returns why nothing more is tried."""
         since = self._since.setdefault(place, self._clock())
         # A kubelet that does not reach the API server may have registered it since.
@@ -82,7 +82,7 @@ class LostRegistration:
         return ""
 
 
-def _too_late(now: Moment, *, written: bool) -> str:
+def _too_late(now: Inputs, *, written: bool) -> str:
     if not now.dropped:
         return "it still counts them, so they are Unhealthy: read the log of the pod"
     if written:

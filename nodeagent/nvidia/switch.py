@@ -16,11 +16,11 @@ from crds.v1alpha1.names import Reason
 from nodeagent.advertise.confirm import Stage
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.ages import Ages
-from nodeagent.nvidia.moment import Moment
 from nodeagent.nvidia.node_files import NodeFiles
 from nodeagent.nvidia.record import SwitchRecord
 from nodeagent.nvidia.registration import TAINT_SECONDS, LostRegistration
 from nodeagent.nvidia.signals import MPS_DAEMON, PLUGIN, HangUpCall, Signals
+from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observed.pods import NodePod
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 
@@ -54,7 +54,7 @@ class Switch:
         self._ages, self._signals = Ages(clock), Signals(hang_up, clock)
         self._lost = LostRegistration(guard, self._signals, self._ages, clock)
 
-    def advance(self, config: NodeConfig, now: Moment) -> Progress:
+    def advance(self, config: NodeConfig, now: Inputs) -> Progress:
         key, plugin = now.node.plugin_config, now.pods.device_plugin
         if key != config.key:
             self._record.forget(config.key)
@@ -71,7 +71,7 @@ class Switch:
         self._ages.end_pass()
         return progress
 
-    def _prepare(self, config: NodeConfig, now: Moment, plugin: NodePod) -> Progress:
+    def _prepare(self, config: NodeConfig, now: Inputs, plugin: NodePod) -> Progress:
         key = now.node.plugin_config
         if config.shared and plugin.mig_strategy == "mixed":
             self._guard.lift(now.node)
@@ -95,7 +95,7 @@ class Switch:
         stage = self._request(config, now)
         return Progress(stage=stage, key=config.key if stage is ASKED else key)
 
-    def _request(self, config: NodeConfig, now: Moment) -> Stage:
+    def _request(self, config: NodeConfig, now: Inputs) -> Stage:
         """ASKED where the node may be labelled with the key."""
         if now.held:
             self._guard.lift(now.node)
@@ -111,7 +111,7 @@ class Switch:
             return waiting(why or "the Node gets a taint before NVIDIA's device plugin changes its config")
         return ASKED
 
-    def _confirm(self, config: NodeConfig, now: Moment, plugin: NodePod) -> Stage:
+    def _confirm(self, config: NodeConfig, now: Inputs, plugin: NodePod) -> Stage:
         key, chosen_ns = self._files.chosen(plugin.uid)
         if key != config.key:
             return self._late(
@@ -133,7 +133,7 @@ class Switch:
             self._lost.forget()
         return stage or self._opened(now)
 
-    def _daemon(self, config: NodeConfig, now: Moment, plugin: NodePod, at_ns: int, served_ns: int) -> Stage | None:
+    def _daemon(self, config: NodeConfig, now: Inputs, plugin: NodePod, at_ns: int, served_ns: int) -> Stage | None:
         """None where the MPS daemon was started with these limits."""
         if self._files.started_ns(config.resource) >= at_ns:
             return None
@@ -169,7 +169,7 @@ class Switch:
             daemon.uid, MPS_DAEMON, config, f"pod {daemon.title}: the MPS daemon keeps the old limits"
         )
 
-    def _given_twice(self, now: Moment) -> Stage | None:
+    def _given_twice(self, now: Inputs) -> Stage | None:
         """A pod came between the last look and the change."""
         if not now.held_before:
             return None
@@ -177,7 +177,7 @@ class Switch:
         message = f"{now.held_before} of the config before, and others could get the same GPU: delete the pod"
         return Stage(reason=Reason.WAITING_FOR_RELEASE, message=message)
 
-    def _loaded(self, config: NodeConfig, now: Moment, plugin: NodePod, at_ns: int, served_ns: int) -> Stage | None:
+    def _loaded(self, config: NodeConfig, now: Inputs, plugin: NodePod, at_ns: int, served_ns: int) -> Stage | None:
         loaded = served_ns >= at_ns
         if loaded and now.registered.exact:
             return None
@@ -197,18 +197,18 @@ class Switch:
             return self._late(f"signal to {program}", 0.0, f"{what}, and {why}: delete the pod")
         return self._late(f"reload {program}", LOADED_SECONDS, f"{what}: delete the pod if that lasts")
 
-    def _counted(self, config: NodeConfig, now: Moment) -> Stage | None:
+    def _counted(self, config: NodeConfig, now: Inputs) -> Stage | None:
         shown = now.node.allocatable.get(config.resource, 0)
         if shown == now.registered.count:
             return None
         message = f"the Node shows {shown} of {config.resource}, and the kubelet has {now.registered.count}"
         return self._late("counted", ALLOCATABLE_SECONDS, message)
 
-    def _opened(self, now: Moment) -> Stage:
+    def _opened(self, now: Inputs) -> Stage:
         why = self._guard.lift(now.node)
         return Stage(reason=Reason.ADVERTISING, message=why) if why else DONE
 
-    def _no_plugin(self, now: Moment) -> Stage:
+    def _no_plugin(self, now: Inputs) -> Stage:
         # Its pod does not tolerate the taint.
         self._guard.lift(now.node)
         message = (

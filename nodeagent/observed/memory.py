@@ -82,6 +82,6 @@ def read_memory(path: Path, aside: Path) -> Memory:
     """An unreadable file is kept aside, where `lost_records` finds it after a restart too."""
     found = read_json(path, MEMORY)
     if isinstance(found, Unreadable):
-        log.warning("%s; kept aside as %s, which pods held devices is learnt from the kubelet's List", found, aside)
+        log.warning("%s; kept aside as %s: which pods hold devices is read from the kubelet's List", found, aside)
         path.replace(aside)
     return found if isinstance(found, Memory) else Memory(answered={})

@@ -17,8 +17,8 @@ from multidict import CIMultiDict
 from sandbox.apiserver.api.dispatch import Dispatcher
 from sandbox.apiserver.api.requests import Reply, Request, json_reply
 from sandbox.apiserver.api.watches import Watch
+from sandbox.apiserver.bootstrap import bootstrap
 from sandbox.apiserver.errors import ApiError
-from sandbox.apiserver.furnish import furnish
 from sandbox.apiserver.lifecycle.context import Cluster
 
 logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class ApiServer:
         self._loop.close()
 
     async def _open(self, runner: web.AppRunner) -> None:
-        furnish(self._cluster)
+        bootstrap(self._cluster)
         await runner.setup()
         site = web.TCPSite(runner, LOOPBACK, self._port)
         await site.start()

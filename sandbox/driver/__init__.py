@@ -7,6 +7,6 @@ machine     makes a machine, reads its state      processes   puts clients on it
 run         runs a module on the simulated driver abi         the C symbols
 library     a real libnvidia-ml.so.1, for programs that load it themselves
 
-Not simulated: running anything on a GPU, symbols that neither the product nor a program in its tests calls
-(FunctionNotFound), events, ECC counters, engine counts, vGPU, device nodes, utilisation and power, NVLink, permissions.
+Not simulated: running anything on a GPU, device nodes, permissions. A symbol that neither the product nor a program in
+its tests calls is not there (FunctionNotFound); a test for each such program holds which those are.
 """

@@ -90,7 +90,7 @@ def test_killed_at_bad_moments_it_continues_from_the_state_of_the_cluster(
     assert process.end(signal.SIGTERM) == 0
     log = process.log.read_text()
     assert "Traceback" not in log
-    assert "gpuplan-controller ends" in log
+    assert "stopping gpuplan-controller" in log
 
 
 def test_sigterm_releases_the_lease(world: ControllerWorld, process: Process) -> None:

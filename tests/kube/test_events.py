@@ -175,7 +175,7 @@ def test_a_hanging_api_neither_blocks_nor_raises(
     for number in range(20):
         recorder.emit(POD, "Normal", "Same", str(number))
     assert recorder.dropped >= 16
-    assert caplog.messages == ["dropped events, 1 so far: they come faster than the API server takes them"]
+    assert caplog.messages == ["dropped 1 Events so far: they come faster than the API server takes them"]
 
 
 def test_refusals_are_survived(serve: Serve, record: Callable[..., EventRecorder]) -> None:

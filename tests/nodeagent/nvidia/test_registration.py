@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.nvidia.moment import Moment
 from nodeagent.nvidia.registration import ALLOWED_SECONDS, DROPPED_SECONDS
 from nodeagent.nvidia.served import Registered
+from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.observed.pods import ObservedPods
 from partitioning.nvidia_plugin import NodeConfig
@@ -146,10 +146,10 @@ def test_no_signal_is_sent_while_anything_forbids_it(
 
 
 def test_a_plugin_whose_devices_the_node_counts_is_not_forgotten() -> None:
-    def moment(**allocatable: int) -> Moment:
+    def moment(**allocatable: int) -> Inputs:
         node = ObservedNode(name="n", uid="u", allocatable={f"nvidia.com/{name}": n for name, n in allocatable.items()})
         nothing = Registered(exact=False, count=0, foreign=False)
-        return Moment(
+        return Inputs(
             node=node, pods=ObservedPods(), held="", held_before="", registered=nothing, answered=True, sound=True
         )
 

@@ -9,7 +9,7 @@ from partitioning.resources import SHARED, WHOLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Inputs:
     node: ObservedNode
     pods: ObservedPods
     held: str

@@ -22,7 +22,7 @@ _FIRST_PRIORITIES: Final = {
 _OPTIONS: Final = WriteOptions(manager="kube-apiserver")
 
 
-def furnish(cluster: Cluster) -> None:
+def bootstrap(cluster: Cluster) -> None:
     cluster.store.listen(lambda identity, event: _follow(cluster, identity, event))
     for name in _FIRST_NAMESPACES:
         _create(cluster, "", "namespaces", {"metadata": {"name": name}})

@@ -58,6 +58,35 @@ def test_the_check_sees_upper_limits(line: str, refused: bool) -> None:
     assert bool(upper_limits(ast.parse(line))) == refused
 
 
+def impatient_requests(tree: ast.AST) -> list[int]:
+    """Lines of HTTP requests that give up before 10 s: urllib3's own `request` does after 3."""
+    found = []
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if ast.unparse(call.func) not in {"urlopen", "urllib.request.urlopen", "urllib3.request"}:
+            continue
+        limits = [float(ast.unparse(word.value)) for word in call.keywords if word.arg == "timeout"]
+        if not limits or limits[0] < 10:
+            found.append(call.lineno)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("urllib3.request('GET', url)", True),
+        ("urlopen(url, timeout=5)", True),
+        ("urlopen(url, timeout=60)", False),
+    ],
+)
+def test_the_check_sees_impatient_requests(line: str, refused: bool) -> None:
+    assert bool(impatient_requests(ast.parse(line))) == refused
+
+
+def test_no_request_of_a_test_gives_up_while_a_busy_machine_answers() -> None:
+    files = [path for path in TESTS.rglob("*.py") if not MEASURED & set(path.parents)]
+    assert [f"{path}:{line}" for path in files for line in impatient_requests(ast.parse(path.read_text()))] == []
+
+
 def test_no_test_has_an_upper_limit_by_wall_clock() -> None:
     files = [path for path in TESTS.rglob("*.py") if not MEASURED & set(path.parents)]
     assert files

@@ -114,19 +114,19 @@ def test_pages_report_health_and_decisions(world: ControllerWorld, monkeypatch: 
     base = f"http://127.0.0.1:{controller.port}"
     eventually(lambda: controller.port and controller.state, "the controller")
     for path in ("/healthz", "/metrics"):
-        with urlopen(base + path, timeout=5) as answer:
+        with urlopen(base + path, timeout=60) as answer:
             assert answer.status == 200
     eventually(lambda: decisions(controller)["pass"] == 1, "the first pass")
-    with urlopen(f"{base}/readyz", timeout=5) as answer:
+    with urlopen(f"{base}/readyz", timeout=60) as answer:
         assert answer.read() == b"ok\n"
     monkeypatch.setattr(Loop, "failing", lambda _: ["passes fail"])
     with pytest.raises(HTTPError, match="500"):
-        urlopen(f"{base}/readyz", timeout=5)
+        urlopen(f"{base}/readyz", timeout=60)
 
 
 def readiness(controller: Controller) -> str:
     try:
-        with urlopen(f"http://127.0.0.1:{controller.port}/readyz", timeout=5) as answer:
+        with urlopen(f"http://127.0.0.1:{controller.port}/readyz", timeout=60) as answer:
             return str(answer.read().decode())
     except HTTPError as error:
         return error.read().decode()

@@ -80,7 +80,7 @@ class ControllerWorld:
 
 
 def decisions(controller: Controller) -> Json:
-    with urlopen(f"http://127.0.0.1:{controller.port}/decisions", timeout=5) as answer:
+    with urlopen(f"http://127.0.0.1:{controller.port}/decisions", timeout=60) as answer:
         found: Json = yaml.safe_load(answer.read())
     return found
 

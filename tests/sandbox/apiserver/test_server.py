@@ -199,7 +199,7 @@ def test_a_workload_is_created_with_a_warning(server: ApiServer) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "w"}, "spec": spec}
-    answer = urllib3.request("POST", f"{server.url}/apis/apps/v1/namespaces/default/replicasets", json=body)
+    answer = urllib3.request("POST", f"{server.url}/apis/apps/v1/namespaces/default/replicasets", json=body, timeout=60)
 
     assert answer.status == 201
     assert answer.headers["Warning"] == (
@@ -223,7 +223,7 @@ UNSUPPORTED = [
 def test_what_is_not_supported_is_refused_with_a_reason(
     server: ApiServer, *, method: str, path: str, body: bytes | None, status: int, text: str
 ) -> None:
-    answer = urllib3.request(method, server.url + path, body=body)
+    answer = urllib3.request(method, server.url + path, body=body, timeout=60)
 
     assert answer.status == status
     assert text in answer.json()["message"]

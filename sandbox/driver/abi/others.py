@@ -55,6 +55,19 @@ def nvmlDeviceGetBrand(machine: Machine, handle: Handle, brand: Address) -> None
 
 
 @reads(HANDLE, OUT)
+def nvmlDeviceGetAddressingMode(machine: Machine, handle: Handle, _mode: Address) -> None:
+    """The kernel of this machine shares no memory with its GPUs."""
+    any_device(machine, handle)
+    raise Refused(Status.NOT_SUPPORTED)
+
+
+@reads(HANDLE, OUT)
+def nvmlDeviceGetVirtualizationMode(machine: Machine, handle: Handle, mode: Address) -> None:
+    any_device(machine, handle)
+    put_int(mode, pynvml.NVML_GPU_VIRTUALIZATION_MODE_NONE)
+
+
+@reads(HANDLE, OUT)
 def nvmlDeviceIsMigDeviceHandle(machine: Machine, handle: Handle, answer: Address) -> None:
     put_uint(answer, any_device(machine, handle).instance is not None)
 

@@ -4,7 +4,6 @@ Its management document is that of our stand-in for the toolkit, on the same mac
 the device nodes that gpuplan's agent reads for it.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from sandbox.driver import toolkit
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.procfs import proc_of
 from tests.e2e.nvidia.conftest import Machine
+from tests.e2e.rig.nvidia import driver_root
 from tests.e2e.rig.nvidia.host import Host
 from tests.e2e.rig.nvidia.programs import TOOLKIT
 
@@ -29,19 +29,11 @@ class Toolkit:
 
     def __init__(self, program: Path, host: Host) -> None:
         self.host = host
-        self.root = host.folder / "driver"
+        self.root = driver_root.install(host)
         self._program = program
         machine = host.store.read()
         self.version = machine["driver_version"]
         self.minors = tuple(gpu["minor"] for gpu in machine["gpus"])
-        toolkit.install(self.root, host.folder / "cdi", self.version, self.minors)
-        for name in toolkit.BINARIES:
-            (self.root / "usr/bin" / name).chmod(0o755)
-        for node in self.expected()["devices"][0]["containerEdits"]["deviceNodes"]:
-            self._make(Path(node["hostPath"]), node["major"], node.get("minor", 0))
-        numbers = read_device_numbers(proc_of(host.store.path))
-        for minor in numbers.capabilities.values():
-            self._make(self.root / f"dev/nvidia-caps/nvidia-cap{minor}", numbers.majors["nvidia-caps"], minor)
 
     def expected(self) -> dict[str, Any]:
         """What the stand-in writes."""
@@ -54,12 +46,6 @@ class Toolkit:
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = yaml.safe_load(done.stdout)
         return found
-
-    @staticmethod
-    def _make(path: Path, major: int, minor: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.mknod(path, 0o020000, os.makedev(major, minor))
-        path.chmod(toolkit.MODE)
 
 
 @pytest.fixture

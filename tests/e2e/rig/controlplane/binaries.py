@@ -29,7 +29,7 @@ HELM = "4.3.1"
 SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 VERSION_SECONDS = 60.0
 VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-WITH_CGO = ("mig-parted-v", "nvidia-container-toolkit-v", "k8s-device-plugin-v")
+WITH_CGO = ("mig-parted-v", "nvidia-container-toolkit-v", "k8s-device-plugin-v", "dra-driver-nvidia-gpu-v")
 """They load NVIDIA's management library, which has some of their symbols and not all."""
 LAZY = "-extldflags=-Wl,-z,lazy"
 Report = Callable[[str], None]
@@ -160,7 +160,7 @@ def _target(module: str, places: Places) -> Path:
 def _digest(pins: Path) -> str:
     """Changes with whatever makes another binary."""
     parts = [platform.system(), platform.machine(), " ".join(_link_flags(pins.name))]
-    parts += [(pins / name).read_text() for name in ("go.mod", "go.sum")]
+    parts += [path.read_text() for path in sorted(pins.rglob("*")) if path.is_file()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 

@@ -16,6 +16,7 @@ FETCH_SECONDS = 300.0
 MIG_PARTED = "mig-parted-v0.13.1"
 TOOLKIT = "nvidia-container-toolkit-v1.20.2"
 DEVICE_PLUGIN = "k8s-device-plugin-v0.19.1"
+DRA_DRIVER = "dra-driver-nvidia-gpu-v0.5.0"
 
 
 def find(module: str, places: Places, report: Report = lambda _: None) -> Path | Missing:

@@ -89,7 +89,7 @@ def _shortfalls(demand: Demand, node: NodeView, capacity: NodeCapacity) -> list[
     for resource, amount in needs.other:
         if resource in short:
             found.append(_Shortfall(resource, f"{amount} {resource}", f"{max(0, free[resource])} {resource}"))
-    taken = {f"{port.protocol} {port.port}" for port in demand.host_ports if capacity.usage.conflicts((port,))}
+    taken = {f"{port.protocol} {port.port}" for port in capacity.usage.conflicting(demand.host_ports)}
     if taken:
         ports = f"host port{'s' if len(taken) > 1 else ''} {joined(sorted(taken))}"
         other = "other host ports" if len(taken) > 1 else "another host port"

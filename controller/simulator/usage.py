@@ -5,7 +5,7 @@ Changed as pods come and go; never reads an API.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from controller.model.capacity import NOTHING, Capacity, needs_of
@@ -58,11 +58,15 @@ class Usage:
         return seen
 
     def conflicts(self, requested: Iterable[HostPort]) -> bool:
-        """A host port is taken by protocol, port and address, where 0.0.0.0 means every address."""
-        return any(
-            mine.protocol == port.protocol
-            and mine.port == port.port
-            and (mine.ip == port.ip or ANY_ADDRESS in (mine.ip, port.ip))
-            for port in requested
-            for mine in self.ports
-        )
+        return any(True for _ in self.conflicting(requested))
+
+    def conflicting(self, requested: Iterable[HostPort]) -> Iterator[HostPort]:
+        """Those that are taken: by protocol, port and address, where 0.0.0.0 means every address."""
+        # A pod may have tens of thousands, so they are not compared one with the other.
+        addresses: dict[tuple[str, int], set[str]] = {}
+        for mine in self.ports:
+            addresses.setdefault((mine.protocol, mine.port), set()).add(mine.ip)
+        for port in requested:
+            taken = addresses.get((port.protocol, port.port), set())
+            if taken and (port.ip in taken or ANY_ADDRESS in taken or port.ip == ANY_ADDRESS):
+                yield port

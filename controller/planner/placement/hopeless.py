@@ -64,7 +64,7 @@ class _Rooms:
                 self._known[one.wants, kind] = self._board.has_partitions(one, nodes[0])
             self.looked += 1
             for node in nodes if self._known[one.wants, kind] else ():
-                self.looked += 1
+                self.looked += 1 + len(one.pod.host_ports)
                 if self._board.fits(one, node):
                     yield node
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.model.scheduling import (
+    HostPort,
     LabelSelector,
     NodeSelectorTerm,
     PodAffinityTerm,
@@ -229,3 +230,28 @@ def test_pods_of_one_partition_whose_cpu_differs_are_held_against_no_more_nodes_
 
     assert [placed.key for placed in result.placed] == [("good", "good")]
     assert len(asked) < 6_000
+
+
+def test_thousands_of_host_ports_are_not_compared_one_with_the_other() -> None:
+    """Reads of a port's number, of a pod that has as many as another one holds on its node."""
+    reads = [port_reads(number) for number in (50, 200)]
+    assert reads[1] < 5 * reads[0]
+
+
+def port_reads(number: int) -> int:
+    found = 0
+
+    class Counted(HostPort):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal found
+            found += name == "port"
+            return super().__getattribute__(name)
+
+    def ports(first: int) -> tuple[HostPort, ...]:
+        return tuple(Counted(port=first + one) for one in range(number))
+
+    there = replaced(holder("node-1"), host_ports=ports(1))
+    plan(
+        cluster(server("node-1", mig()), pods=[there], pending=[replaced(pod("a", "1g.5gb"), host_ports=ports(9_000))])
+    )
+    return found

@@ -76,7 +76,7 @@ class SpecificationPublisher:
         files = self._driver_files(documents, driver_version, known)
         if isinstance(files, NoDriverFiles):
             problem = files.problem
-            if known is not None and driver_version_of(known.common) != driver_version:
+            if known is not None and driver_version_of(known.common) != driver_version != "":
                 # A container that restarts waits for a new file, instead of failing on paths that are gone.
                 problem = self._replace(None) or problem
             self._change_log.warn(problem)

@@ -3,8 +3,8 @@
 Takes and returns the values of `driver`; every NVMLError becomes one of its errors. Handles are
 never kept: they are unhashable, never equal, and go stale with their instance. Calls block, some for a minute:
 `driver_thread.ThreadedDriver` gives each GPU a thread and each call a deadline. An answer that not every driver has
-costs only what needs it: memory, compute capability, row remapping, minor, compute mode, the lists of processes, and
-the MIG profiles while the MIG mode is off. Without any other answer the GPU cannot be read. Decides nothing.
+costs only what needs it: the driver's version, memory, compute capability, row remapping, minor, compute mode, the
+lists of processes, and the MIG profiles while the MIG mode is off. Without any other answer the GPU cannot be read. Decides nothing.
 """
 
 import ctypes
@@ -59,9 +59,14 @@ class NvmlDriver(GpuDriver):
         self._mig = MigReader()
 
     def version(self) -> str:
-        with attempt("reading the driver's version"):
-            self._initialise()
-            return str(optional(NVML.nvmlSystemGetDriverVersion) or "")
+        try:
+            with attempt("reading the driver's version"):
+                self._initialise()
+                return str(NVML.nvmlSystemGetDriverVersion() or "")
+        except DriverGoneError:
+            raise
+        except DriverError:
+            return ""  # no GPU's fault; a start of the library that fails is told by the count
 
     def count(self) -> int:
         try:

@@ -106,7 +106,11 @@ class _Life:
         call, code = self._cell.call, self._cell.code
         if call.kind is not Kind.OPTIONAL:
             return call.kind is Kind.REQUIRED
-        if code is None or code in (*GONE, *LOST):
+        if code is None or code in GONE:
+            return True
+        if call.of_node:
+            return False
+        if code in LOST:
             return True
         return code not in MISSING and call.gives != FREE
 

@@ -50,6 +50,10 @@ def lacks(*_: Any) -> Any:
     raise NVML.NVMLLibraryMismatchError("Unversioned function called")
 
 
+def odd(*_: Any) -> Any:
+    raise ValueError("an answer that nobody foresaw")
+
+
 ODD: dict[str, tuple[str, Callable[..., Any]]] = {
     "a garbled name": ("nvmlDeviceGetName", name),
     "a 17th instance": ("nvmlDeviceGetGpuInstances", many),
@@ -204,6 +208,78 @@ def test_an_absurd_count_of_gpus_hides_none_that_is_there(
     assert world.found(0) == ("Ready", "Confirmed")
     assert world.found(15) == ("Unmanaged", "Unhealthy")
     check(world)
+
+
+def test_sixteen_gpus_are_believed_and_each_is_served(make_world: MakeWorld) -> None:
+    """As many as one node has: the last one counts as much as the first."""
+    world = make_world(*[plain()] * 15, cut(("3g.40gb", 0)))
+    world.apply(*({"index": index, "whole": {}} for index in range(15)), mig(15, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert {world.found(index) for index in range(16)} == {("Ready", "Confirmed")}
+    assert world.advertised() == {"nvidia.com/gpu": 15, "nvidia.com/mig-7g.80gb": 1}
+    check(world)
+
+
+def test_sixteen_mig_devices_are_believed(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(cut(("3g.40gb", 0)))
+    monkeypatch.setattr(NVML, "nvmlDeviceGetMaxMigDeviceCount", lambda _: 16)
+    world.apply(mig(0, ("3g.40gb", 0)))
+
+    world.settle()
+
+    assert world.found() == ("Ready", "Confirmed")
+
+
+@pytest.mark.parametrize("code", [None, Status.UNKNOWN, Status.TIMEOUT, Status.GPU_IS_LOST])
+def test_a_driver_that_does_not_tell_its_version_costs_no_gpu(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, code: Status | None
+) -> None:
+    """Whatever it answers: what needs the version does without it."""
+    world = make_world(cut(("3g.40gb", 0)), plain())
+    if code is None:
+        monkeypatch.setattr(NVML, "nvmlSystemGetDriverVersion", odd)
+    else:
+        faults.inject(world.machine, "nvmlSystemGetDriverVersion", status=code, times=faults.ALWAYS)
+    world.restart()
+    world.apply(mig(0, ("7g.80gb", 0)), {"index": 1, "whole": {}})
+
+    world.settle()
+
+    assert world.found(0) == world.found(1) == ("Ready", "Confirmed")
+    assert world.advertised() == {"nvidia.com/gpu": 1, "nvidia.com/mig-7g.80gb": 1}
+    assert "driverVersion" not in world.status()["node"]
+    check(world)
+
+    monkeypatch.undo()
+    faults.clear(world.machine)
+    world.settle()
+    assert world.status()["node"]["driverVersion"]
+
+
+@pytest.mark.parametrize("symbol", ["nvmlDeviceGetCount", "nvmlInit"])
+def test_a_call_of_the_node_that_is_not_understood_withdraws_what_it_offers_until_it_is(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, symbol: str
+) -> None:
+    world = make_world(cut(("3g.40gb", 0)), plain())
+    world.apply(mig(0, ("3g.40gb", 0)), {"index": 1, "whole": {}})
+    world.settle()
+    everything = world.plugin.advertised()
+    with monkeypatch.context() as patch:
+        patch.setattr(NVML, symbol, odd)
+        world.restart()
+        for _ in range(12):
+            world.run(10.0)
+
+        assert "the answer is not understood: ValueError" in str(world.status()["conditions"])
+        assert not any(world.plugin.advertised().values())
+        assert world.plugin.listed() == {resource: dict.fromkeys(ids, False) for resource, ids in everything.items()}
+        check(world)
+    for _ in range(6):
+        world.run(10.0)
+    assert world.found(0) == world.found(1) == ("Ready", "Confirmed")
+    assert world.plugin.advertised() == everything
 
 
 @pytest.mark.parametrize("start", [16, 40, ABSURD])

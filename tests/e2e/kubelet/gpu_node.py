@@ -131,8 +131,8 @@ class GpuNode:
         assert pod is not None
         root = Path(f"/proc/{self.kubelet.pid}/root")
         volumes = root / self.kubelet.paths.root.relative_to("/") / "pods" / pod["metadata"]["uid"]
-        token: Path
-        (token,) = volumes.glob(TOKEN)
+        # A kubelet that has just started mounts it again.
+        token = eventually(lambda: next(volumes.glob(TOKEN), None), "the agent's token is mounted", SECONDS)
         return token.read_text()
 
     def close(self) -> None:

@@ -11,8 +11,9 @@ import time
 import pytest
 
 from kube import apply
-from tests.e2e.kubelet.gpu_node import PODS, GpuNode, mig_item
-from tests.e2e.kubelet.held import HALF, MINUTE
+from partitioning.resources import mig_resource
+from tests.e2e.kubelet.gpu_node import PODS, SECONDS, GpuNode, mig_item
+from tests.e2e.kubelet.held import HALF, MINUTE, for_a_while
 from tests.waiting import eventually
 
 LAYOUT = mig_item(("1g.10gb", 0), ("3g.40gb", 4))
@@ -60,6 +61,42 @@ def test_a_wiped_state_directory_costs_no_holder_its_slice(node: GpuNode, meanwh
     eventually(node.ready, "the plan is carried out", MINUTE)
     assert sorted(node.slices().values()) == [("7g.80gb", 0)]
     print(f"programs {meanwhile}: Ready {time.monotonic() - began:.0f} s after the deletion")
+
+
+def test_a_node_that_lost_every_record_and_the_kubelets_too_gives_nothing_away(node: GpuNode) -> None:
+    """No file names the holder's slice any more: neither ours, which are wiped, nor the kubelet's checkpoint."""
+    first = node.create_pod("first", HALF)
+    held = node.visible(first)
+    for name in ("agent", "plugin"):
+        node.supervisor.remove(name)
+    node.kubelet.kill()
+    node.kubelet.paths.checkpoint.unlink()
+    wipe(node)
+    node.kubelet.start()
+    node.start_plugin()
+    node.start_agent()
+    second = node.create_pod("second", HALF, bound=True)
+    named = "pod default/first runs, and no record names its devices"
+
+    def once() -> None:
+        assert held in node.slices()
+        assert held not in node.offered(HALF)
+        assert node.containers(first) == [("running", held)]
+        assert node.containers(second) == []
+
+    def told() -> bool:
+        once()
+        return named in node.gpu_message()
+
+    node.write_plan(ALL_ELSE)
+    eventually(told, "the plan names the holder", SECONDS, seen=node.gpu_message)
+    for_a_while(TIMERS_SECONDS, once)
+    apply.delete(node.cluster.admin, f"{PODS}/first")
+    began = time.monotonic()
+    eventually(node.ready, "the plan is carried out", SECONDS)
+    assert sorted(node.slices().values()) == [("7g.80gb", 0)]
+    eventually(lambda: node.offers(mig_resource("7g.80gb"), 1), "what was held is on offer again", SECONDS)
+    print(f"all lost: on offer again {time.monotonic() - began:.0f} s after the deletion")
 
 
 def wipe(node: GpuNode) -> None:

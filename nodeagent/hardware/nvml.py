@@ -4,7 +4,8 @@ Takes and returns the values of `driver`; every NVMLError becomes one of its err
 never kept: they are unhashable, never equal, and go stale with their instance. Calls block, some for a minute:
 `driver_thread.ThreadedDriver` gives each GPU a thread and each call a deadline. An answer that not every driver has
 costs only what needs it: the driver's version, memory, compute capability, row remapping, minor, compute mode, the
-lists of processes, and the MIG profiles while the MIG mode is off. Without any other answer the GPU cannot be read. Decides nothing.
+lists of processes, and the MIG profiles while the MIG mode is off. Without any other answer the GPU cannot be read.
+Decides nothing.
 """
 
 import ctypes

@@ -67,7 +67,7 @@ class NvmlDriver(GpuDriver):
         except DriverGoneError:
             raise
         except DriverError:
-            return ""  # no GPU's fault; a start of the library that fails is told by the count
+            return ""  # no GPU's fault; a start of the library that fails is reported by the count
 
     def count(self) -> int:
         try:

@@ -84,12 +84,12 @@ def test_a_node_that_lost_every_record_and_the_kubelets_too_gives_nothing_away(n
         assert node.containers(first) == [("running", held)]
         assert node.containers(second) == []
 
-    def told() -> bool:
+    def named_it() -> bool:
         once()
         return named in node.gpu_message()
 
     node.write_plan(ALL_ELSE)
-    eventually(told, "the plan names the holder", SECONDS, seen=node.gpu_message)
+    eventually(named_it, "the plan names the holder", SECONDS, seen=node.gpu_message)
     for_a_while(TIMERS_SECONDS, once)
     apply.delete(node.cluster.admin, f"{PODS}/first")
     began = time.monotonic()

@@ -61,7 +61,7 @@ def test_upgraded_driver_withdraws_everything_until_its_files_are_known(node: Cd
     assert "/usr/lib/x86_64-linux-gnu/libcuda.so.595.7.8" in mounted
 
 
-def test_file_stays_for_running_containers_while_the_version_is_not_told(node: CdiNode) -> None:
+def test_file_stays_for_running_containers_while_the_version_is_not_known(node: CdiNode) -> None:
     """A new agent starts, and the driver answers everything but its version."""
     node.publish(MIG)
     before = node.nodes("MIG-a")

@@ -51,7 +51,7 @@ def lacks(*_: Any) -> Any:
 
 
 def odd(*_: Any) -> Any:
-    raise ValueError("an answer that nobody foresaw")
+    raise ValueError("an answer never seen before")
 
 
 ODD: dict[str, tuple[str, Callable[..., Any]]] = {

@@ -132,7 +132,7 @@ class GpuNode:
         root = Path(f"/proc/{self.kubelet.pid}/root")
         volumes = root / self.kubelet.paths.root.relative_to("/") / "pods" / pod["metadata"]["uid"]
         # A kubelet that has just started mounts it again.
-        token = eventually(lambda: next(volumes.glob(TOKEN), None), "the agent's token is mounted", SECONDS)
+        token: Path = eventually(lambda: next(volumes.glob(TOKEN), None), "the agent's token is mounted", SECONDS)
         return token.read_text()
 
     def close(self) -> None:

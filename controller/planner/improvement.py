@@ -9,6 +9,7 @@ from bisect import insort
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
@@ -22,8 +23,7 @@ def exchange(
     board: Board, assignments: Sequence[Assignment], cost: Callable[[Assignment], float], steps: int, most: int
 ) -> int:
     """No more than `most` of those that wait can find a place. Returns how many more are placed."""
-    exchanger = _Exchange(board, cost, steps, most)
-    exchanger.placed = {id(one): one for one in assignments if one.placed}
+    exchanger = _Exchange(board, cost, steps, most, {id(one): one for one in assignments if one.placed})
     for one in assignments:
         if not one.placed:
             exchanger.queue(one)
@@ -38,7 +38,7 @@ class _Exchange:
     cost: Callable[[Assignment], float]
     steps: int
     most: int
-    placed: dict[int, Assignment] = field(default_factory=dict)
+    placed: dict[int, Assignment]
     """By identity."""
     shapes: list[tuple[float, int]] = field(default_factory=list)
     """Of pods that wait, the cheapest first."""
@@ -57,16 +57,15 @@ class _Exchange:
         return self.gained > before
 
     def _goes_on(self) -> bool:
-        return bool(self.waiting) and self.steps > 0 and self.gained < self.most
+        return bool(self.shapes) and self.steps > 0 and self.gained < self.most
 
     def _order(self, assignment: Assignment) -> tuple[float, int, tuple[str, str]]:
         return (self.cost(assignment), assignment.pod.created, assignment.pod.key)
 
     def queue(self, assignment: Assignment) -> None:
-        if assignment.shape not in self.waiting:
+        if not self.waiting.get(assignment.shape):
             insort(self.shapes, (self.cost(assignment), assignment.shape))
-            self.waiting[assignment.shape] = []
-        insort(self.waiting[assignment.shape], assignment, key=self._order)
+        insort(self.waiting.setdefault(assignment.shape, []), assignment, key=self._order)
 
     def _cheapest(self) -> Iterator[list[Assignment]]:
         return (self.waiting[shape] for _, shape in islice(self.shapes, _SHAPES))
@@ -117,10 +116,8 @@ class _Exchange:
 
     def _book(self, admitted: Sequence[Assignment], lifted: Assignment) -> None:
         for one in admitted:
-            alike = self.waiting[one.shape]
-            alike.remove(one)
-            if not alike:
-                del self.waiting[one.shape]
+            self.waiting[one.shape].remove(one)
+            if not self.waiting[one.shape]:
                 self.shapes.remove((self.cost(one), one.shape))
             self.placed[id(one)] = one
         if not lifted.placed:
@@ -142,8 +139,8 @@ def prefer_older(board: Board, level: Sequence[Assignment], steps: int) -> None:
     for number, one in enumerate(level):
         if one.placed or one.shape in in_vain:
             continue
-        for numbers in sorted(later.values(), key=_last, reverse=True):
-            if _last(numbers) < number or steps <= 0:
+        for numbers in sorted(filter(None, later.values()), key=itemgetter(-1), reverse=True):
+            if numbers[-1] < number or steps <= 0:
                 break
             steps -= 1
             if _replace(board, level[numbers[-1]], one):
@@ -151,10 +148,6 @@ def prefer_older(board: Board, level: Sequence[Assignment], steps: int) -> None:
                 break
         if not one.placed:
             in_vain.add(one.shape)
-
-
-def _last(numbers: Sequence[int]) -> int:
-    return numbers[-1] if numbers else -1
 
 
 def _replace(board: Board, placed: Assignment, waiting: Assignment) -> bool:

@@ -162,9 +162,9 @@ class NodeGroups:
             names = named_nodes(pod)
             if names is not None:
                 return {self._by_name[name] for name in names if name in self._by_name}
-        required: list[Requirement] = []
-        terms = [pod.node_affinity] if "NodeAffinity" in profile.filters else []
+        required, terms = list[Requirement](), list[Sequence[NodeSelectorTerm] | None]()
         if "NodeAffinity" in profile.filters:
+            terms.append(pod.node_affinity)
             required += [Requirement(key=key, operator="In", values=(value,)) for key, value in pod.node_selector]
         if "VolumeBinding" in profile.filters:
             terms += [volume.node_affinity for volume in self._volumes_of(pod).bound if volume is not None]

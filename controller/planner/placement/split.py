@@ -26,17 +26,14 @@ def split(
     """Assignments per group, and those that no group can serve."""
     kinds: dict[tuple[int, ...], list[Assignment]] = {}
     able_of: dict[int, tuple[int, ...]] = {}
-    unserved, looked = [], 0
+    looked = 0
     for one in assignments:
-        able = able_of.get(one.shape)
-        if able is None:
+        if one.shape not in able_of:
             looked += sum(len(scales[group].nodes) for group in one.groups)
             able = one.groups if looked > _MOST else tuple(g for g in one.groups if scales[g].serves(one.demand))
             able_of[one.shape] = able
-        if able:
-            kinds.setdefault(able, []).append(one)
-        else:
-            unserved.append(one)
+        kinds.setdefault(able_of[one.shape], []).append(one)
+    unserved = kinds.pop((), [])
     weights = _balanced(kinds, scales)
     assigned: list[list[Assignment]] = [[] for _ in scales]
     for able, members in kinds.items():

@@ -62,12 +62,6 @@ def nvmlDeviceGetAddressingMode(machine: Machine, handle: Handle, _mode: Address
 
 
 @reads(HANDLE, OUT)
-def nvmlDeviceGetVirtualizationMode(machine: Machine, handle: Handle, mode: Address) -> None:
-    any_device(machine, handle)
-    put_int(mode, pynvml.NVML_GPU_VIRTUALIZATION_MODE_NONE)
-
-
-@reads(HANDLE, OUT)
 def nvmlDeviceIsMigDeviceHandle(machine: Machine, handle: Handle, answer: Address) -> None:
     put_uint(answer, any_device(machine, handle).instance is not None)
 

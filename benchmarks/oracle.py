@@ -134,7 +134,7 @@ def _solve(snapshot: Snapshot, worth: Callable[[Demand], int], *, per_node: bool
     program = _Program()
     parts = [_add_set(program, nodes, resources) for nodes in sets]
     for members in kinds.values():
-        allowed = groups.allowed(groups.kind_of(members[0].pod))
+        allowed = groups.allowed(members[0].pod)
         columns = [
             _add_kind(program, members, part, worth(members[0]))
             for nodes, part in zip(sets, parts, strict=True)

@@ -23,6 +23,7 @@ from controller.planner.draining.choice import Choice
 from controller.planner.draining.drains import Drains
 from controller.planner.effort import Effort
 from controller.planner.improvement import prefer_older
+from controller.planner.inventory.combinations import without_turn
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import NodeStock
@@ -78,9 +79,15 @@ def search(
     queue = [_compared(demand, options.profiles) for demand in served]
     queue.sort(key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
-    pods = [demand.pod for demand in queue]
     groups = NodeGroups(
-        snapshot.nodes, pods, options.profiles, relabelled, snapshot.context, effort=effort, first=snapshot.unexamined
+        snapshot.nodes,
+        [demand.pod for demand in queue],
+        options.profiles,
+        relabelled,
+        snapshot.context,
+        effort=effort,
+        first=snapshot.unexamined,
+        left=without_turn(queue, len(snapshot.nodes), snapshot.unexamined),
     )
     queue = [groups.settled(demand) for demand in queue]
     board = set_up(stocks, groups, queue, snapshot.context.dra_resources)

@@ -74,7 +74,7 @@ def assignments_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Assign
     for demand in demands:
         pod, kind = demand.pod, groups.kind_of(demand.pod)
         shape = (demand.wants, demand.needs, demand.holds, demand.host_ports, pod.host_ports, kind)
-        assignment = Assignment(demand=demand, groups=groups.allowed(kind), shape=shapes.setdefault(shape, len(shapes)))
+        assignment = Assignment(demand=demand, groups=groups.allowed(pod), shape=shapes.setdefault(shape, len(shapes)))
         assignments.append(assignment)
     return assignments
 

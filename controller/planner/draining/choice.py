@@ -8,10 +8,12 @@ a pod of higher priority holds or could want, and nothing whose holder is not kn
 before the pod: it has not overtaken the pod, and may never end.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from controller.model.demand import Wants
 from controller.model.views import Drain, PartitionView, PlannerOptions, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.devices import Device
@@ -22,6 +24,27 @@ from controller.planner.inventory.stock import GpuStock, mig_layout
 from partitioning.placements import occupancy, placements_of
 
 Cost = tuple[bool, int, int, int, int]
+
+LOOKS = 2_000_000
+"""At GPUs, in one pass: some seconds. Each namespace has its share, and in any case its oldest pod's look at all."""
+_CLOSER = 4
+"""A look at what else the node has, once the holders have gone."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Way:
+    """What would have to go of a GPU, for pods of the same partitions."""
+
+    parts: Sequence[PartitionView]
+    held: Sequence[PartitionView]
+    names: frozenset[str]
+    """Resources of what is held."""
+    oldest: float
+    """When the first of its holders was created; one that is not known has always been there."""
+    highest: int
+    """Priority of its holders."""
+    could: bool | None = None
+    """Whether the GPU could hold the pod then; None: not known yet."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -41,6 +64,11 @@ class Choice:
     promised: dict[int, set[str]] = field(default_factory=dict)
     """By node, what pods are to get there."""
     waiting: Sequence[Assignment] = ()
+    looked: Counter[str] = field(default_factory=Counter)
+    """At how much, by the namespace that waits."""
+    share: int = 0
+    ways: dict[tuple[int, int, Wants], list[_Way]] = field(default_factory=dict)
+    """By node, GPU and partitions: pods that differ in nothing but CPU share them."""
 
     def __post_init__(self) -> None:
         snapshot = self.drains.snapshot
@@ -48,6 +76,7 @@ class Choice:
         if snapshot.drained_for and self.drains.most:
             self.entitled = snapshot.drained_for - snapshot.resting
             self.bound = {pod.title: pod for pod in snapshot.pods if pod.gpu}
+            self.share = LOOKS // max(1, len({pod.namespace for pod in snapshot.pending if pod.uid in self.entitled}))
 
     def may_serve(self, one: Assignment) -> bool:
         """Whether a GPU is drained for the pod, or could be now: before any pod is placed."""
@@ -103,10 +132,13 @@ class Choice:
         return min(self.drains.most, max(1, cut * self.options.drained_percent // 100))
 
     def _possible(self, one: Assignment) -> Iterator[tuple[Cost, GpuDrain]]:
-        board, stocks = self.drains.board, self.drains.stocks
+        board, stocks, namespace = self.drains.board, self.drains.stocks, one.pod.namespace
+        if self.looked[namespace] > self.share:
+            return
         above = {name for each in self.waiting if each.pod.priority > one.pod.priority for name, _ in each.wants}
         for node in (node for group in one.groups for node in board.groups[group].nodes):
             stock = stocks[node]
+            self.looked[namespace] += 1
             if not stock.is_large_enough(one.needs) or self.drains.constrained.refusal(one, node):
                 continue
             lacks_capacity = not board.nodes[node].free.fits(one.needs)
@@ -116,27 +148,46 @@ class Choice:
                 gpu = stock.gpus[device.gpu]
                 if not (gpu.view.settled and gpu.view.uuid and gpu.view.desired is not None):
                     continue
-                for number, parts in enumerate(_sets(one, device, gpu)):
-                    held = [part for part in parts if part in gpu.staying]
-                    staying = [part for part in gpu.staying if part not in held]
-                    if (
-                        self._may_drain(one, node, held, above)
-                        and could_hold_with(one, device, stock, staying, board)
-                        and fits_without(one, node, {part.pod for part in held}, board, self.bound)
-                    ):
-                        ids = tuple(sorted(part.id for part in parts if part.id))
+                self.looked[namespace] += 1
+                for number, way in enumerate(self._ways(one, node, device, gpu)):
+                    if self._may_drain(one, node, way, above) and self._would_hold(one, node, device, way):
+                        ids = tuple(sorted(part.id for part in way.parts if part.id))
                         drain = Drain(uid=one.pod.uid, pod=one.pod.key, partitions=ids)
                         found = GpuDrain(assignment=one, node=node, stock=stock, gpu=gpu, drain=drain, device=device)
-                        yield (lacks_capacity, len(held), node, device.gpu, number), found
+                        yield (lacks_capacity, len(way.held), node, device.gpu, number), found
 
-    def _may_drain(self, one: Assignment, node: int, held: Sequence[PartitionView], above: set[str]) -> bool:
-        names, wants = {part.resource for part in held}, {name for name, _ in one.wants}
-        counted = names & wants or names & above or names & self.promised.get(node, set())
-        if not held or counted or wants & self.drains.board.nodes[node].withheld:
+    def _ways(self, one: Assignment, node: int, device: Device, gpu: GpuStock) -> list[_Way]:
+        key = node, device.gpu, one.wants
+        if key not in self.ways:
+            self.ways[key] = [self._way(parts, gpu) for parts in _sets(one, device, gpu)]
+        return self.ways[key]
+
+    def _way(self, parts: Sequence[PartitionView], gpu: GpuStock) -> _Way:
+        held = [part for part in parts if part in gpu.staying]
+        holders = [self.bound.get(part.pod) if part.held and part.id else None for part in held]
+        return _Way(
+            parts=parts,
+            held=held,
+            names=frozenset(part.resource for part in held),
+            oldest=min((-math.inf if pod is None else pod.created for pod in holders), default=-math.inf),
+            highest=max((pod.priority for pod in holders if pod is not None), default=0),
+        )
+
+    def _may_drain(self, one: Assignment, node: int, way: _Way, above: set[str]) -> bool:
+        wants = {name for name, _ in one.wants}
+        counted = way.names & wants or way.names & above or way.names & self.promised.get(node, set())
+        if not way.held or counted or wants & self.drains.board.nodes[node].withheld:
             return False
-        known = [pod for part in held if part.held and part.id and (pod := self.bound.get(part.pod)) is not None]
-        later = (pod.created > one.pod.created and pod.priority <= one.pod.priority for pod in known)
-        return len(known) == len(held) and all(later)
+        return way.oldest > one.pod.created and way.highest <= one.pod.priority
+
+    def _would_hold(self, one: Assignment, node: int, device: Device, way: _Way) -> bool:
+        """The GPU, and its node, once the holders have gone."""
+        board, stock = self.drains.board, self.drains.stocks[node]
+        self.looked[one.pod.namespace] += _CLOSER
+        if way.could is None:
+            staying = [part for part in stock.gpus[device.gpu].staying if part not in way.held]
+            way.could = could_hold_with(one, device, stock, staying, board)
+        return way.could and fits_without(one, node, {part.pod for part in way.held}, board, self.bound)
 
 
 def _turn(one: Assignment) -> tuple[int, int, tuple[str, str]]:

@@ -60,13 +60,17 @@ class NodeGroups:
         *,
         effort: Effort | None = None,
         first: Sequence[str] = (),
+        left: frozenset[str] = frozenset(),
     ) -> None:
         """`relabelled`: names of nodes whose device plugin changes their labels when they begin to share GPUs.
 
-        `first`: uids of pods whose kinds are examined before all others.
+        `first`: uids of pods whose kinds are examined before all others; `left`: of those that are not examined.
         """
         self._profiles, self._relabelled = profiles, relabelled
         self._effort = effort or Effort()
+        self._left = left
+        if left:
+            self._effort.cut()
         self._volumes: dict[str, VolumeState] = {}
         """Of pods, by uid, whose volumes groups take into account."""
         self._samples: list[PodView] = []
@@ -178,15 +182,15 @@ class NodeGroups:
 
     def unexamined(self, pod: PodView) -> bool:
         """There was no work left to find out which nodes it may use."""
-        return self.kind_of(pod) in self._unexamined
+        return pod.uid in self._left or self.kind_of(pod) in self._unexamined
 
     def kind_of(self, pod: PodView) -> int:
         """A number: pods of one kind may use the same nodes."""
         return self._kinds[pod.uid]
 
-    def allowed(self, kind: int) -> tuple[int, ...]:
-        """The groups that pods of a kind may use, in rising order."""
-        return self._allowed[kind]
+    def allowed(self, pod: PodView) -> tuple[int, ...]:
+        """The groups that the pod may use, in rising order."""
+        return () if pod.uid in self._left else self._allowed[self.kind_of(pod)]
 
     def why_not(self, pod: PodView, node: NodeView) -> Misfit | None:
         """What keeps a pod off a node whatever else runs there; None: nothing, as the node will be once it is cut."""

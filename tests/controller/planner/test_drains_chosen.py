@@ -1,10 +1,15 @@
 """A pod that has waited long gets a GPU drained, on which holders that came later run on: which one that is."""
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Drained
 from controller.model.views import Drain, PlannerOptions, PodView
+from controller.planner.draining import choice
+from controller.planner.draining.choice import Choice
 from crds.v1alpha1.names import Mode
 from tests.controller.planner.builders import holder, mig, mps, pod, server
 from tests.controller.planner.drain_scenes import (
@@ -169,3 +174,25 @@ def test_who_came_before_the_pod_is_not_waited_for() -> None:
     snapshot = replace(snapshot, pods=tuple(replace(one, created=created[one.name]) for one in snapshot.pods))
 
     assert [one.holders for one in planned(snapshot, LARGE).drained] == [("team/after",)]
+
+
+def test_thousands_of_unlike_pods_that_wait_in_vain_cost_a_pass_no_look_at_every_gpu_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their holders came before them, so that nothing is drained for any; another namespace has its drain."""
+    asked: list[object] = []
+    may_drain = Choice._may_drain
+
+    def counting(*args: Any) -> bool:
+        asked.append(args)
+        return may_drain(*args)
+
+    monkeypatch.setattr(Choice, "_may_drain", counting)
+    monkeypatch.setattr(choice, "LOOKS", 100)
+    odd = [pod(f"odd-{one}", "4g.20gb", cpu=1000 + one, namespace="odd", created=30) for one in range(200)]
+    good = pod("good", "7g.40gb", namespace="good", created=5, priority=-1)
+    nodes = one_each(*[4] * 20)
+    result = planned(scene(*nodes, pending=[*odd, good], priority=-1), *odd, good)
+
+    assert drained(result).keys() == {"good"}
+    assert len(asked) < 10 * len(nodes)

@@ -49,8 +49,8 @@ def test_what_a_pod_needs_of_its_node(spec: dict[str, Any], needed: tuple[str, .
 def test_nodes_are_distinguished_by_what_they_declare() -> None:
     groups = NodeGroups([declaring("a"), declaring("b", RESTARTS)], [a_pod("p"), a_pod("q", spec=RULES)])
 
-    assert groups.allowed(groups.kind_of(a_pod("q", spec=RULES))) == (groups.group_of[1],)
-    assert groups.allowed(groups.kind_of(a_pod("p"))) == tuple(sorted(groups.group_of))
+    assert groups.allowed(a_pod("q", spec=RULES)) == (groups.group_of[1],)
+    assert groups.allowed(a_pod("p")) == tuple(sorted(groups.group_of))
     assert groups.group_of[0] != groups.group_of[1]
 
 

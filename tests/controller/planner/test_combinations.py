@@ -1,0 +1,97 @@
+"""One pass examines a limited number of unlike combinations of partitions; namespaces and passes take turns."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.model.demand import demand_of
+from controller.model.snapshot import Snapshot
+from controller.model.views import PodView
+from controller.planner.board import board, several
+from controller.planner.inventory import combinations
+from controller.planner.inventory.combinations import without_turn
+from controller.planning import plan
+from tests.builders.models import H100
+from tests.controller.planner.builders import cluster, mps, pod, server
+
+LIMIT = 10
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(combinations, "_LEAST", LIMIT)
+    monkeypatch.setattr(combinations, "LOOKS", 0)
+
+
+def odd(number: int, namespace: str = "odd", **more: Any) -> PodView:
+    """No other pod of its namespace requests the same."""
+    return pod(f"odd-{number:03}", f"{41 + number % 39}gb", f"{1 + number // 39}gb", namespace=namespace, **more)
+
+
+def two(name: str, **more: Any) -> PodView:
+    return pod(name, ("10gb", 2), **more)
+
+
+def left(*pods: PodView, first: Sequence[str] = ()) -> set[str]:
+    return set(without_turn([demand_of(one) for one in pods], 1, first))
+
+
+def crowd(*more: PodView, number: int = 60) -> Snapshot:
+    node = server("node", *(mps(index, gpu_model=H100) for index in range(2)), partitioning="mps")
+    return cluster(node, pending=[*(odd(one) for one in range(number)), *more])
+
+
+def test_so_many_are_examined_and_pods_that_are_alike_together() -> None:
+    pods = [odd(number % 11) for number in range(33)]
+    assert left(*pods[:10], *pods[11:21]) == set()
+    assert left(*pods) == {pods[10].uid}
+
+
+def test_pods_of_one_partition_are_never_left_out() -> None:
+    assert left(*(pod(f"p-{number}", f"{number}gb") for number in range(1, 50))) == set()
+
+
+def test_no_namespace_takes_the_turn_of_another() -> None:
+    later = two("later", namespace="good")
+    assert later.uid not in left(*(odd(number) for number in range(100)), later)
+
+
+def test_higher_priorities_come_first() -> None:
+    pods = [odd(number) for number in range(20)]
+    high = [odd(number, priority=1) for number in range(20, 20 + LIMIT)]
+    assert left(*high, *pods) == {one.uid for one in pods}
+
+
+def test_pods_without_a_turn_come_first_in_the_next_pass_until_each_had_one() -> None:
+    pods = [odd(number) for number in range(35)]
+    examined: set[str] = set()
+    without: tuple[str, ...] = ()
+    for _ in range(4):
+        now = left(*pods, first=without)
+        examined |= {one.uid for one in pods} - now
+        without = tuple(uid for uid in dict.fromkeys((*without, *sorted(now))) if uid in now)
+    assert examined == {one.uid for one in pods}
+
+
+def test_a_plan_says_so_and_serves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    on_node = several.on_node
+
+    def counting(*args: Any) -> Any:
+        asked.append(args)
+        return on_node(*args)
+
+    monkeypatch.setattr(board, "on_node", counting)
+    snapshot = crowd(two("good", namespace="good"))
+    result = plan(snapshot)
+
+    assert [one.key for one in result.placed if one.key[0] == "good"] == [("good", "good")]
+    assert len(asked) < 5 * LIMIT
+    waiting = {one.uid: one for one in result.unplaced}
+    assert len(result.unexamined) == 61 - LIMIT
+    assert all("used up its work" in waiting[uid].full for uid in result.unexamined)
+    assert any("used up its work" in remark for remark in result.remarks)
+    again = plan(replace(snapshot, unexamined=result.unexamined))
+    assert len(set(again.unexamined) - set(result.unexamined)) == LIMIT - 1

@@ -65,7 +65,7 @@ class Ends:
     stray: bool = False
     """There is one."""
     pending: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """By id of a pod that is gone and has not ended: what is left of it, or nothing."""
+    """By id of a pod that is gone and has not ended: what is left of which pod, for people, or nothing."""
     new: frozenset[str] = frozenset()
     """Ids that only pods have which live, and which the watch has not brought yet."""
     unread: bool = False
@@ -110,8 +110,11 @@ class EndBook:
             else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
         self._ages.end_pass()
-        waiting = [(uid, each.ids) for uid, each in found.items() if uid not in ends.ended]
-        return replace(ends, pending={i: ends.left.get(uid, "") for uid, ids in waiting for i in sorted(ids)})
+        waiting = [(uid, each) for uid, each in found.items() if uid not in ends.ended]
+        texts = (
+            (each, f"{ends.left[u]} is left of pod {each.pod.title}" if u in ends.left else "") for u, each in waiting
+        )
+        return replace(ends, pending={i: text for each, text in texts for i in sorted(each.ids)})
 
     def _witnessed(
         self,

@@ -103,7 +103,4 @@ def orphan_notes(orphans: Orphans) -> list[str]:
 def left_notes(partitions: Iterable[PartitionOutcome], left: Mapping[str, str]) -> list[str]:
     """`left` is what is left of pods that are gone, by id."""
     found = ((entry, what) for entry in partitions if (what := left.get(entry.partition.id)))
-    return [
-        f"{what} is left of pod {entry.pod}, which is gone: no pod gets {entry.partition.title} until it has ended"
-        for entry, what in found
-    ]
+    return [f"{what}, which is gone: no pod gets {entry.partition.title} until it has ended" for entry, what in found]

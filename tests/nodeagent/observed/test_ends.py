@@ -320,6 +320,20 @@ def test_no_pod_gets_it_and_no_container_starts_with_it_while_a_process_is_left(
     assert device in world.kubelet.devices[THREE]
 
 
+def test_the_process_is_said_to_be_of_the_pod_that_is_gone_where_another_has_the_device_by_now(world: World) -> None:
+    world.pod(THREE)
+    gone = world.pod(THREE)
+    device = world.running[gone]
+    world.settle()
+    world.force_delete(gone, seen_by_driver=False)
+    late = world.pod(THREE)
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    assert world.running.get(late, device) == device
+    message = world.gpu_status()["message"]
+    assert "is left of pod default/p2, which is gone: no pod gets 3g.40gb at 0 until it has ended" in message
+
+
 def test_a_finished_pod_whose_process_is_left_has_not_ended(world: World) -> None:
     holder = holder_of(world, 30)
     world.pods[holder]["status"] = started("Failed")

@@ -58,15 +58,17 @@ def test_a_resource_that_only_the_node_names(bench: KubeletSide) -> None:
     path = f"{NODES}/{bench.node.name}/status"
     zero = {bench.resource: "0"}
     apply.merge_patch(bench.admin, path, {"status": {"capacity": zero, "allocatable": zero}})
-    text = f"Node didn't have enough resource: {bench.resource}, requested: 1, used: 0, capacity: 0"
+    began: list[str] = []
 
     def kubelet_knows() -> bool:
         """It reads its Node through a watch of its own, which no other client can wait for."""
         raw = bench.create(wanting(bench))
         bench.wait(lambda: bench.phase(raw) in ("Running", "Failed"), "decided")
+        began.extend([bench.phase(raw)] * (bench.phase(raw) == "Running"))
         return bench.phase(raw) == "Failed"
 
     bench.wait(kubelet_knows, "the kubelet has seen its Node")
+    text = f"Node didn't have enough resource: {bench.resource}, requested: 1, used: {len(began)}, capacity: 0"
     assert rejected(bench, wanting(bench)) == (f"OutOf{bench.resource}", text)
 
 

@@ -79,6 +79,8 @@ def search(
     queue = [_compared(demand, options.profiles) for demand in served]
     queue.sort(key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
+    reservations = _reservations(snapshot)
+    having = {gpu.drain.uid for stock in stocks for gpu in stock.gpus if gpu.drain is not None}
     groups = NodeGroups(
         snapshot.nodes,
         [demand.pod for demand in queue],
@@ -87,7 +89,7 @@ def search(
         snapshot.context,
         effort=effort,
         first=snapshot.unexamined,
-        left=without_turn(queue, len(snapshot.nodes), snapshot.unexamined),
+        left=without_turn(queue, len(snapshot.nodes), snapshot.unexamined, reservations.keys() | having),
     )
     queue = [groups.settled(demand) for demand in queue]
     board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
@@ -110,7 +112,7 @@ def search(
     report(PlannerPhase.DRAINED)
     remarks: list[str] = []
     rules = Rules(
-        reservations=_reservations(snapshot),
+        reservations=reservations,
         gangs=gangs,
         constrained=constrained,
         improve_steps=options.improve_steps,

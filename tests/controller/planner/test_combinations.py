@@ -15,6 +15,7 @@ from controller.planner.inventory.combinations import without_turn
 from controller.planning import plan
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, mps, pod, server
+from tests.controller.planner.world import applied
 
 LIMIT = 10
 
@@ -95,3 +96,16 @@ def test_a_plan_says_so_and_serves_the_others(monkeypatch: pytest.MonkeyPatch) -
     assert any("used up its work" in remark for remark in result.remarks)
     again = plan(replace(snapshot, unexamined=result.unexamined))
     assert len(set(again.unexamined) - set(result.unexamined)) == LIMIT - 1
+
+
+def test_a_pod_that_has_a_place_keeps_it_whatever_comes() -> None:
+    """The pods before it had no turn in the pass that gave it its place; two passes without news change nothing."""
+    snapshot = crowd(number=40)
+    placed = {one.uid for one in plan(snapshot).placed}
+    assert placed
+    for _ in range(4):
+        result = plan(snapshot)
+        snapshot = replace(applied(snapshot, result), unexamined=result.unexamined)
+        assert {one.uid for one in result.placed} >= placed
+        placed = {one.uid for one in result.placed}
+    assert [change for change in plan(snapshot).node_changes if change.changed] == []

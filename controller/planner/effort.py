@@ -102,7 +102,7 @@ class Effort:
         """For the log: that the pass was cut short, and what took most."""
         if self.cut_short is None:
             return ()
-        most = ", ".join(f"{name} ({work})" for name, work in self._by_pod.most_common(3))
+        most = ", ".join(f"{name} ({work})" for name, work in self._by_pod.most_common(3) if work > FILTERS)
         why = "had no time left" if self._late else "used up its work"
         return (f"The pass {why} before every pod was examined everywhere. Most work took: {most or 'no single pod'}.",)
 

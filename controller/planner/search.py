@@ -6,7 +6,7 @@ and never changes an unsettled or pinned GPU.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -81,6 +81,7 @@ def search(
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
     reservations = _reservations(snapshot)
     having = {gpu.drain.uid for stock in stocks for gpu in stock.gpus if gpu.drain is not None}
+    left = without_turn(queue, len(snapshot.nodes), snapshot.unexamined, reservations.keys() | having)
     groups = NodeGroups(
         snapshot.nodes,
         [demand.pod for demand in queue],
@@ -89,7 +90,7 @@ def search(
         snapshot.context,
         effort=effort,
         first=snapshot.unexamined,
-        left=without_turn(queue, len(snapshot.nodes), snapshot.unexamined, reservations.keys() | having),
+        left=left,
     )
     queue = [groups.settled(demand) for demand in queue]
     board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
@@ -110,7 +111,7 @@ def search(
     in_order = [*chain.from_iterable(levels), *(one for one in assignments if not one.groups)]
     drains.carry_on(in_order)
     report(PlannerPhase.DRAINED)
-    remarks: list[str] = []
+    remarks = [_without_turn(demand.pod.namespace for demand in queue if demand.pod.uid in left)] if left else []
     rules = Rules(
         reservations=reservations,
         gangs=gangs,
@@ -139,6 +140,15 @@ def search(
         remarks=remarks,
         groups=groups,
         placed_by=phases.counts(),
+    )
+
+
+def _without_turn(namespaces: Iterable[str]) -> str:
+    count = Counter(namespaces)
+    most = ", ".join(f"{name} ({number})" for name, number in count.most_common(3))
+    return (
+        f"{count.total()} pods had no turn, since too many request a combination of partitions that no other pod does. "
+        f"Most of them are of the namespaces {most}."
     )
 
 

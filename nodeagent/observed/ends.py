@@ -110,11 +110,11 @@ class EndBook:
             else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
         self._ages.end_pass()
-        waiting = [(uid, each) for uid, each in found.items() if uid not in ends.ended]
-        texts = (
-            (each, f"{ends.left[u]} is left of pod {each.pod.title}" if u in ends.left else "") for u, each in waiting
-        )
-        return replace(ends, pending={i: text for each, text in texts for i in sorted(each.ids)})
+        pending: dict[str, str] = {}
+        for uid, each in found.items():
+            for device_id in sorted(each.ids) if uid not in ends.ended else ():
+                pending[device_id] = _left(ends.left.get(uid, ""), each.pod) or pending.get(device_id, "")
+        return replace(ends, pending=pending)
 
     def _witnessed(
         self,
@@ -194,6 +194,11 @@ class EndBook:
 def _older(process: Process, entry: Allocation) -> bool:
     """By seconds since boot, for the time of day may have been set; what is not known is not older."""
     return 0 < process.up_seconds < entry.up_seconds
+
+
+def _left(what: str, pod: NodePod) -> str:
+    """The checkpoint alone knows no name of a pod."""
+    return what and f"{what} is left of pod {pod.title if pod.name else f'UID {pod.uid}'}"
 
 
 def _lists(listed: Listed | NoAnswer, pod: NodePod, pods: ObservedPods) -> bool:

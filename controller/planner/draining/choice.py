@@ -26,7 +26,7 @@ from partitioning.placements import occupancy, placements_of
 Cost = tuple[bool, int, int, int, int]
 
 LOOKS = 2_000_000
-"""At GPUs, in one pass: some seconds. Each namespace has its share, and in any case its oldest pod's look at all."""
+"""At GPUs, in one pass: some seconds. Each namespace has its share, and in any case its first pod's look at all."""
 _CLOSER = 4
 """A look at what else the node has, once the holders have gone."""
 
@@ -92,6 +92,7 @@ class Choice:
         if not self.entitled:
             return
         self._look_around(assignments)
+        self.looked.clear()  # to find out who has no hope at all may have taken the share
         uids = self.entitled - self.drains.ended
         entitled = sorted((one for one in self.waiting if one.pod.uid in uids and not one.pod.gang), key=_turn)
         namespaces = {one.pod.namespace for one in entitled}

@@ -1,13 +1,13 @@
 """Limits how many unlike combinations of partitions one pass examines: for each of them many nodes are looked at.
 
 Takes the demands and how many nodes there are; returns the pods that have no turn in this pass, by uid. One partition
-is no combination: the board keeps its places in order. Only a user who makes thousands of unlike pods meets the limit;
-the namespaces take turns, and pods that had none in the pass before come first in theirs, so that each has one in time.
-That of a pod which has a place by now is always examined: a pass would else undo what the last one planned.
-Counts and never times, so that the same snapshot leaves out the same pods.
+is no combination: the board keeps its places in order. Only a user who makes thousands of unlike pods meets the limit.
+Namespaces take turns, in each the highest priority first, then pods that had none in the pass before; a gang has its
+turn as a whole. What a pod requests that has a place by now is always examined: a pass would else undo what the last
+one planned. Counts and never times, so that the same snapshot leaves out the same pods.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from controller.model.demand import Demand, Wants
 
@@ -26,13 +26,33 @@ def without_turn(
     if len({demand.wants for demand in several}) <= most:
         return frozenset()
     turns = {uid: number for number, uid in enumerate(first)}
-    own: dict[str, dict[Wants, int]] = {}
-    """By namespace, its combinations in the order of their turns."""
-    best: dict[Wants, tuple[int, int]] = {}
-    for demand in sorted(several, key=lambda one: (-one.pod.priority, turns.get(one.pod.uid, len(turns)))):
+
+    def waits(demand: Demand) -> int:
+        return turns.get(demand.pod.uid, len(turns))
+
+    own: dict[str, dict[Hashable, int]] = {}
+    """By namespace, its units in the order of their turns."""
+    best: dict[Hashable, tuple[int, int, Wants]] = {}
+    members: dict[Hashable, set[Wants]] = {}
+    for demand in sorted(several, key=lambda one: (-one.pod.priority, not one.tried, waits(one))):
+        unit = _unit(demand)
         numbers = own.setdefault(demand.pod.namespace, {})
-        turn = (-demand.pod.priority, numbers.setdefault(demand.wants, len(numbers)))
-        best[demand.wants] = min(best.get(demand.wants, turn), turn)
-    examined = {demand.wants for demand in several if demand.pod.uid in kept}
-    examined.update(sorted(best.keys() - examined, key=lambda wants: (*best[wants], wants))[:most])
+        turn = (numbers.setdefault(unit, len(numbers)), waits(demand), demand.wants)
+        best[unit] = min(best.get(unit, turn), turn)
+        members.setdefault(unit, set()).add(demand.wants)
+    examined = set[Wants]().union(*(members[_unit(demand)] for demand in several if demand.pod.uid in kept))
+    left = most
+    for unit in sorted(best, key=lambda unit: best[unit]):
+        more = members[unit] - examined
+        if len(more) > most:
+            continue  # a gang that has more of them than a pass may examine
+        if len(more) > left:
+            break
+        examined |= more
+        left -= len(more)
     return frozenset(demand.pod.uid for demand in several if demand.wants not in examined)
+
+
+def _unit(demand: Demand) -> Hashable:
+    pod = demand.pod
+    return (pod.namespace, pod.gang) if pod.gang else demand.wants

@@ -1,5 +1,6 @@
 """One pass examines a limited number of unlike combinations of partitions; namespaces and passes take turns."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -93,7 +94,7 @@ def test_a_plan_says_so_and_serves_the_others(monkeypatch: pytest.MonkeyPatch) -
     waiting = {one.uid: one for one in result.unplaced}
     assert len(result.unexamined) == 61 - LIMIT
     assert all("used up its work" in waiting[uid].full for uid in result.unexamined)
-    assert any("used up its work" in remark for remark in result.remarks)
+    assert any("51 pods had no turn" in remark and "namespaces odd (51)." in remark for remark in result.remarks)
     again = plan(replace(snapshot, unexamined=result.unexamined))
     assert len(set(again.unexamined) - set(result.unexamined)) == LIMIT - 1
 
@@ -109,3 +110,32 @@ def test_a_pod_that_has_a_place_keeps_it_whatever_comes() -> None:
         assert {one.uid for one in result.placed} >= placed
         placed = {one.uid for one in result.placed}
     assert [change for change in plan(snapshot).node_changes if change.changed] == []
+
+
+def test_a_higher_priority_takes_no_turn_of_another_namespace() -> None:
+    good = two("good", namespace="good")
+    assert good.uid not in left(*(odd(number, priority=9) for number in range(30)), good)
+
+
+def test_more_namespaces_than_there_are_turns_take_them_one_after_the_other() -> None:
+    pods = [odd(number, namespace=f"team-{number:02}") for number in range(25)]
+    examined: Counter[str] = Counter()
+    without: tuple[str, ...] = ()
+    for _ in range(5):
+        now = left(*pods, first=without)
+        examined.update({one.uid for one in pods} - now)
+        without = tuple(uid for uid in dict.fromkeys((*without, *sorted(now))) if uid in now)
+    assert len(examined) == 25
+
+
+def test_a_gang_has_its_turn_as_a_whole() -> None:
+    gang = [odd(number, gang="gang", gang_size=4) for number in (0, 20, 30, 40)]
+    crowd = [odd(number) for number in range(1, 60) if number not in (20, 30, 40)]
+    assert not left(*crowd[:4], *gang, *crowd[4:]) & {one.uid for one in gang}
+    assert left(*crowd[:8], *gang, *crowd[8:]) >= {one.uid for one in gang}
+
+
+def test_a_gang_that_needs_more_turns_than_a_pass_has_takes_none() -> None:
+    gang = [odd(number, gang="gang", gang_size=11) for number in range(11)]
+    good = two("good")
+    assert left(*gang, good) == {one.uid for one in gang}

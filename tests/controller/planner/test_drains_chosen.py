@@ -196,3 +196,12 @@ def test_thousands_of_unlike_pods_that_wait_in_vain_cost_a_pass_no_look_at_every
 
     assert drained(result).keys() == {"good"}
     assert len(asked) < 10 * len(nodes)
+
+
+def test_the_first_of_many_pods_that_have_no_hope_has_its_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find out that the others have none takes the namespace's share before drains are chosen."""
+    monkeypatch.setattr(choice, "LOOKS", 100)
+    old = pod("old", "7g.40gb", created=5)
+    odd = [pod(f"odd-{one}", "7g.40gb", cpu=1000 + one, created=30) for one in range(100)]
+    result = planned(scene(*one_each(*[7] * 5), pending=[old, *odd]), old, *odd)
+    assert drained(result).keys() == {"old"}

@@ -33,6 +33,7 @@ class DraDriver:
             "feature-gates": ",".join(f"{gate}=true" for gate in gates),
         }
         self._command = (str(program), *(f"--{name}={value}" for name, value in flags.items()), "-v=4")
+        self.gates = gates
         self._host = host
         self._process = self._made()
         self.record = kubelet / "plugins" / DRIVER / "checkpoint.json"

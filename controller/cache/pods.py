@@ -149,7 +149,7 @@ class PodStore:
         return frozenset(uid for uid, since in self._served_since.items() if since <= moment and uid in self.demands)
 
     def moments(self, ages: Collection[float], nomination_seconds: float) -> Iterator[float]:
-        """When pods without a place have waited for as long as these ages, or others' nominations have stood so."""
+        """When pods without a place will be of each of these ages, and when nominations by others end."""
         since = [self._served_since[uid] for uid in self._unplaced if uid in self._served_since]
         yield from (each + age for age in ages for each in since)
         yield from (each + nomination_seconds for _, each in self._preempting.values())

@@ -80,8 +80,8 @@ def search(
     queue.sort(key=lambda demand: queue_order(demand.pod))
     relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
     reservations = _reservations(snapshot)
-    having = {gpu.drain.uid for stock in stocks for gpu in stock.gpus if gpu.drain is not None}
-    left = without_turn(queue, len(snapshot.nodes), snapshot.unexamined, reservations.keys() | having)
+    kept = reservations.keys() | {gpu.drain.uid for each in stocks for gpu in each.gpus if gpu.drain is not None}
+    left = without_turn(queue, len(snapshot.nodes), snapshot.unexamined, kept)
     groups = NodeGroups(
         snapshot.nodes,
         [demand.pod for demand in queue],
@@ -89,7 +89,7 @@ def search(
         relabelled,
         snapshot.context,
         effort=effort,
-        first=snapshot.unexamined,
+        first=(*sorted(kept), *snapshot.unexamined),
         left=left,
     )
     queue = [groups.settled(demand) for demand in queue]

@@ -21,6 +21,7 @@ from controller.planner import effort
 from controller.planner.effort import Effort
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
+from tests.controller.planner.world import applied
 
 HOST = "kubernetes.io/hostname"
 
@@ -151,6 +152,16 @@ def test_node_affinity_is_paid_for_and_takes_nothing_of_other_namespaces(small: 
     assert "bad/bad-0" in result.remarks[0]
     missed = {one.message.partition(".")[0] for one in result.unplaced if one.key[0] == "bad"}
     assert "The planning pass used up its work or its time before it examined this pod on every node" in missed
+
+
+def test_a_pod_that_has_a_place_keeps_it_though_others_had_no_turn_in_the_pass_before(small: None) -> None:
+    snapshot = crowded([choosy(number) for number in range(100)])
+    placed: set[str] = set()
+    for _ in range(3):
+        result = plan(snapshot)
+        assert placed <= {one.uid for one in result.placed} != set()
+        placed = {one.uid for one in result.placed}
+        snapshot = replace(applied(snapshot, result), unexamined=result.unexamined)
 
 
 def test_plain_pods_are_examined_although_all_work_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from controller.planner.inventory.combinations import without_turn
 from controller.planning import plan
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, mps, pod, server
+from tests.controller.planner.drain_scenes import ended, one_each, scene, where
 from tests.controller.planner.world import applied
 
 LIMIT = 10
@@ -139,3 +140,20 @@ def test_a_gang_that_needs_more_turns_than_a_pass_has_takes_none() -> None:
     gang = [odd(number, gang="gang", gang_size=11) for number in range(11)]
     good = two("good")
     assert left(*gang, good) == {one.uid for one in gang}
+
+
+def test_a_pod_keeps_its_drain_and_gets_what_it_emptied_whatever_comes() -> None:
+    large = pod("large", ("3g.20gb", 2), created=5)
+    snapshot = scene(*one_each(2, 4), pending=[large])
+    snapshot = replace(snapshot, aged=frozenset({large.uid}), drained_for=frozenset({large.uid}))
+    first = plan(snapshot)
+    snapshot = applied(snapshot, first)
+    more = [pod(f"odd-{number}", ("7g.40gb", 2 + number), created=1) for number in range(2 * LIMIT)]
+    snapshot = replace(snapshot, pending=(*snapshot.pending, *more))
+    for _ in range(3):
+        result = plan(snapshot)
+        assert result.drained == first.drained != ()
+        snapshot = replace(applied(snapshot, result), unexamined=result.unexamined)
+    thief = pod("thief", "7g.40gb", created=50, namespace="other")
+    after = ended(replace(snapshot, pending=(*snapshot.pending, thief)), "holder-1")
+    assert where(plan(after)) == {"large": "node-1"}

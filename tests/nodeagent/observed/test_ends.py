@@ -334,6 +334,34 @@ def test_the_process_is_said_to_be_of_the_pod_that_is_gone_where_another_has_the
     assert "is left of pod default/p2, which is gone: no pod gets 3g.40gb at 0 until it has ended" in message
 
 
+def test_a_pod_that_the_checkpoint_alone_knows_is_named_by_its_uid(world: World) -> None:
+    world.pod(THREE)
+    world.settle()
+    gone = world.pod(THREE)
+    entries = world.kubelet.entries
+    world.force_delete(gone, seen_by_driver=False)
+    world.restart()
+    world.kubelet.entries = entries
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    world.wait(100)
+    assert f"is left of pod UID {uid_of(2)}, which is gone: no pod gets 3g.40gb at 0" in world.gpu_status()["message"]
+
+
+def test_a_process_is_named_though_a_later_pod_of_the_device_is_gone_as_well(world: World) -> None:
+    world.pod(THREE)
+    gone = world.pod(THREE)
+    world.settle()
+    world.force_delete(gone, seen_by_driver=False)
+    late = world.pod(THREE)
+    world.settle()
+    world.force_delete(late, seen_by_driver=False)
+    world.end_container(late)
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.run(1)
+    assert "is left of pod default/p2, which is gone" in world.gpu_status()["message"]
+
+
 def test_a_finished_pod_whose_process_is_left_has_not_ended(world: World) -> None:
     holder = holder_of(world, 30)
     world.pods[holder]["status"] = started("Failed")

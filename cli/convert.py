@@ -17,11 +17,11 @@ from cli.examples import add_command, add_files
 from cli.hardware import MAX_GPUS
 from cli.manifests import load_cluster
 from cli.nvidia_config import (
+    VENDOR,
     PluginSharing,
     SharedResource,
     Sharing,
     Unusable,
-    full_name,
     looks_like_one,
     read,
     what_it_is,
@@ -91,7 +91,7 @@ def _import(arguments: argparse.Namespace) -> int:
     if not nodes:
         _note(f"no Node with the label {LABEL_COUNT}, or with capacity of {WHOLE}, is in the input")
         return 1
-    return _each(nodes, lambda node: _plan(node, *_config_of(node, configs, arguments.key)))
+    return _each(nodes, lambda node: _plan(node, *_config_of(node, configs, arguments)))
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -145,15 +145,18 @@ def _configs(config_maps: Iterable[Json], keys: Collection[str] | None) -> dict[
     return dict(found)
 
 
-def _config_of(node: Json, configs: Mapping[str, Sequence[tuple[str, str]]], given: str) -> tuple[str, PluginSharing]:
-    key = _labels(node).get(CONFIG_LABEL) or given or ("default" if "default" in configs else "")
+def _config_of(
+    node: Json, configs: Mapping[str, Sequence[tuple[str, str]]], given: argparse.Namespace
+) -> tuple[str, PluginSharing]:
+    key = _labels(node).get(CONFIG_LABEL) or given.key or ("default" if "default" in configs else "")
     if not key and len(configs) == 1:
         key = next(iter(configs))
+    if not configs:
+        which = given.config_map or "that holds it"
+        raise NoEqualError(f"the input has no config of NVIDIA's device plugin for it: give the ConfigMap {which}")
     if key not in configs:
-        known = ", ".join(sorted(configs)) or "none"
-        raise NoEqualError(
-            f"no ConfigMap in the input has its config {key!r}: known are {known}; choose one with --key"
-        )
+        what = f"no ConfigMap in the input has its config {key!r}: known" if key else "its config is not known: there"
+        raise NoEqualError(f"{what} are {', '.join(sorted(configs))}; choose one with --key")
     places = [place for place, _ in configs[key]]
     if len(places) > 1:
         raise NoEqualError(
@@ -189,13 +192,14 @@ def _plan(node: Json, key: str, found: PluginSharing) -> Json | None:
 
 def _items(node: Json, sharing: Sharing, refuse_several: bool | None) -> list[Json]:
     labels = _labels(node)
-    others = sorted({one.resource for one in sharing.resources} - {WHOLE})
-    if others:
+    shared = [one for one in sharing.resources if one.resource == WHOLE]  # others match nothing on a node without MIG
+    if not shared:
+        others = sorted({one.resource for one in sharing.resources})
         raise NoEqualError(f"sharing of {', '.join(others)} has no equal: MIG instances are not shared")
-    if any(one.memory_gb is not None for one in sharing.resources):
-        return _sized_items(_gpus(node, {}), sharing.resources)
+    if any(one.memory_gb is not None for one in shared):
+        return _sized_items(_gpus(node, ""), shared)
     # The plugin unites the ids of two entries with one name: the larger one counts.
-    replicas = max(one.replicas for one in sharing.resources)
+    replicas = max(one.replicas for one in shared)
     model = model_for_product(labels.get(LABEL_PRODUCT, ""))
     problem = check_replicas(model.compute_capability, replicas) if model is not None else None
     if problem is not None:
@@ -203,24 +207,22 @@ def _items(node: Json, sharing: Sharing, refuse_several: bool | None) -> list[Js
     mps: Json = {"replicas": replicas, "renameByDefault": sharing.rename_by_default}
     if refuse_several is not None:
         mps["failRequestsGreaterThanOne"] = refuse_several
-    names = {one.rename or (SHARED if sharing.rename_by_default else WHOLE): replicas for one in sharing.resources}
-    return [{"index": index, "mps": dict(mps)} for index in range(_gpus(node, names))]
+    name = SHARED if sharing.rename_by_default else WHOLE
+    return [{"index": index, "mps": dict(mps)} for index in range(_gpus(node, name, replicas))]
 
 
-def _gpus(node: Json, replicas: Mapping[str, int]) -> int:
-    """How many GPUs it has: by its label, else by what the plugin advertises with so many replicas of each."""
-    labels = _labels(node)
+def _gpus(node: Json, name: str, replicas: int = 1) -> int:
+    """How many GPUs it has: by its label, else by what the plugin advertises of this name with so many replicas."""
+    labels, capacity = _labels(node), (node.get("status") or {}).get("capacity") or {}
     if counts_mig_devices(labels):
         raise NoEqualError(
             f"{LABEL_PRODUCT}={labels[LABEL_PRODUCT]}: its labels count MIG instances, which nothing shares"
         )
+    if any(one.startswith(f"{VENDOR}mig-") and amount != "0" for one, amount in (*labels.items(), *capacity.items())):
+        raise NoEqualError("some of its GPUs are cut into MIG instances, and which ones is not known: write its plan")
     text = labels.get(LABEL_COUNT)
     if text is None:
-        capacity = (node.get("status") or {}).get("capacity") or {}
-        found = {
-            int(capacity[full_name(name)]) / each for name, each in replicas.items() if full_name(name) in capacity
-        }
-        text = f"{found.pop():g}" if len(found) == 1 else ""
+        text = f"{int(capacity[name]) / replicas:g}" if name in capacity else ""
         if not text.isdecimal():
             raise NoEqualError(f"its number of GPUs is not known: label it {LABEL_COUNT}=NUMBER")
     if not text.isdecimal() or not 1 <= int(text) <= MAX_GPUS:

@@ -173,9 +173,13 @@ class Unusable:
 
 def looks_like_one(document: object) -> bool:
     """Whether a text is meant for the plugin; it takes a file without a version for one of v1."""
-    if not isinstance(document, Mapping) or not document.keys() <= {*_Config.model_fields, "imex"}:
+    if not isinstance(document, Mapping):
         return False
-    version = document.get("version")
+    version, sharing = document.get("version"), document.get("sharing")
+    if isinstance(sharing, Mapping) and {"mps", "timeSlicing"} & sharing.keys():
+        return version in (None, "", "v1")  # whatever else is there, the plugin ignores it
+    if not document.keys() <= {*_Config.model_fields, "imex"}:
+        return False
     return version == "v1" or (not version and any(isinstance(document.get(key), Mapping) for key in _SECTIONS))
 
 
@@ -224,8 +228,11 @@ def read(text: str) -> PluginSharing | Unusable:
         remarks.append("sharing.timeSlicing: ignored, since sharing.mps is there too")
     for name, block in (("timeSlicing", slicing), ("mps", mps)):
         for index, one in enumerate(block.resources if block else ()):
+            place = f"sharing.{name}.resources[{index}]"
             if one.memory_gb is None and one.devices != "all":
-                remarks.append(f"sharing.{name}.resources[{index}].devices: ignored, all devices are shared")
+                remarks.append(f"{place}.devices: ignored, all devices are shared")
+            if one.memory_gb is None and one.rename and not (block and block.rename_by_default):
+                remarks.append(f"{place}.rename: ignored, pods request {one.resource}")
     return PluginSharing(mps=mps, time_slicing=None if mps else slicing, remarks=tuple(remarks))
 
 

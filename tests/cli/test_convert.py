@@ -15,6 +15,7 @@ from cli.convert import config_of
 from cli.nvidia_config import PluginSharing, read
 from kube.yaml_text import read_yaml
 from partitioning.nvidia_plugin import CONFIG_LABEL
+from partitioning.resources import WHOLE
 from tests.builders import objects
 
 Run = Callable[..., tuple[int, list[dict[str, Any]], str]]
@@ -211,6 +212,67 @@ def test_a_config_without_a_version_is_one(run: Run) -> None:
     assert "unknown to the device plugin" not in notes
 
 
+OF_THE_GPU_OPERATORS_DOCS = """
+version: v1
+flags: {migStrategy: mixed}
+sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 8}, {name: nvidia.com/mig-1g.5gb, replicas: 2}]}}
+"""
+
+
+def test_entries_for_mig_instances_match_nothing_on_a_node_without_any(run: Run) -> None:
+    code, plans, notes = run("import", [config_map(any=OF_THE_GPU_OPERATORS_DOCS), node(count=1)])
+    assert [item["mps"]["replicas"] for item in items(plans)["n1"]] == [8]
+    assert (code, "mig-1g.5gb" in notes) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("label", "code"), [("nvidia.com/mig-1g.5gb.count", 1), ("nvidia.com/mig-1g.10gb.me.count", 1), ("none", 0)]
+)
+def test_on_a_mixed_node_it_is_not_known_which_gpus_are_cut(run: Run, label: str, code: int) -> None:
+    """Its label counts the GPUs in MIG mode as well, and a plan names GPUs by their index."""
+    mixed = node(count=2, **{"nvidia.com/mig.strategy": "mixed", label: "7"})
+    found, plans, notes = run("import", [config_map(any=OF_THE_GPU_OPERATORS_DOCS), mixed])
+    assert (found, len(plans)) == (code, 1 - code)
+    assert ("some of its GPUs are cut into MIG instances, and which ones is not known" in notes) is bool(code)
+
+
+def test_another_name_for_the_resource_is_dropped_as_the_plugin_does(run: Run) -> None:
+    text = "version: v1\nsharing: {timeSlicing: {resources: [{name: gpu, rename: gpu-shared, replicas: 4}]}}"
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"capacity": {WHOLE: "8"}}}
+    code, plans, notes = run("import", [config_map(any=text), bare])
+    assert (code, len(items(plans)["n1"])) == (0, 2)
+    assert "sharing.timeSlicing.resources[0].rename: ignored" in notes
+
+
+def test_a_section_that_the_plugin_does_not_know_makes_it_no_other_file(run: Run) -> None:
+    code, plans, notes = run("import", [config_map(any=f"{MPS_4}\nhealth: {{disabled: false}}"), node()])
+    assert (code, list(items(plans))) == (0, ["n1"])
+    assert "health: unknown to the device plugin" in notes
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([], "the input has no config of NVIDIA's device plugin for it: give the ConfigMap that holds it"),
+        (
+            ["--config-map", "gpu-operator/others"],
+            "the input has no config of NVIDIA's device plugin for it: give the ConfigMap gpu-operator/others",
+        ),
+        (["--key", "b"], "no ConfigMap in the input has its config 'b': known are a, c; choose one with --key"),
+    ],
+)
+def test_a_config_that_is_not_there_is_asked_for(run: Run, given: list[str], sentence: str) -> None:
+    maps = [config_map(a=MPS_4, c=MPS_4)] if given else []
+    code, _, notes = run("import", [*maps, node()], *given)
+    assert code == 1
+    assert f"n1: {sentence}" in notes
+
+
+def test_of_several_configs_none_is_chosen(run: Run) -> None:
+    _, _, notes = run("import", [config_map(a=MPS_4, c=MPS_4), node()])
+    assert "n1: its config is not known: there are a, c; choose one with --key" in notes
+
+
 @pytest.mark.parametrize(
     ("text", "capacity", "gpus"),
     [
@@ -291,7 +353,7 @@ def test_the_only_config_is_not_that_of_another_node(run: Run) -> None:
     nodes = [node("a", **{CONFIG_LABEL: "eight"}), node("b")]
     code, plans, notes = run("import", [config_map(eight=MPS_4, plain="version: v1"), *nodes])
     assert (code, list(items(plans))) == (1, ["a"])
-    assert "b: no ConfigMap in the input has its config ''" in notes
+    assert "b: its config is not known: there are eight, plain; choose one with --key" in notes
 
 
 def test_plans_become_configs_named_by_their_content(run: Run) -> None:

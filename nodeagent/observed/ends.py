@@ -70,6 +70,8 @@ class Ends:
     """Ids that only pods have which live, and which the watch has not brought yet."""
     unread: bool = False
     """The processes were not read: what was left of a pod may be there still."""
+    running: frozenset[str] = frozenset()
+    """UIDs of pods of which there is a process, if only of the sandbox, or may be one."""
 
 
 @dataclass(kw_only=True)
@@ -104,7 +106,7 @@ class EndBook:
             if not seen:
                 waited = (each for each in found.values() if each.finished or self._waited(each))
                 over = (each.pod.uid for each in waited if each.finished or not _lists(listed, each.pod, pods))
-                ends = Ends(ended=frozenset(over), strangers=None)
+                ends = Ends(ended=frozenset(over), strangers=None, running=frozenset(pod.uid for pod in pods.pods))
             elif isinstance(table, NoAnswer):
                 ends = Ends(strangers=table.reason, unread=True)
             else:
@@ -161,9 +163,12 @@ class EndBook:
         ended = frozenset(over - (there - here))
         shared = {i for uid, each in found.items() if uid not in living for i in each.ids}
         new_ids = frozenset(i for uid in living for i in found[uid].ids if i not in shared)
-        unnamed = "" if complete else None
-        why = named or silent or unnamed
-        return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids)
+        # Nor was one that is late looked at for devices that no record names.
+        late = next((f"{each.named} is of a pod that the watch has not brought yet" for each in strange), None)
+        why = named or late or silent or ("" if complete else None)
+        may = {pod.uid for pod in pods.pods if pod.started or pod.outside or not (complete and by_pod)}
+        run = frozenset(by_pod.keys() | may)
+        return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids, running=run)
 
     def _outlived(self, uid: str) -> bool:
         return self._ages.seconds("finished", uid) >= SANDBOX_SECONDS

@@ -126,12 +126,18 @@ class Holdings:
             for uid, pod in sorted(found.items())
         )
 
-    def unnamed(self, pods: ObservedPods, listed: Listed | NoAnswer, checkpoint: Iterable[CheckpointEntry]) -> str:
-        """A pod that lives, and that requests more devices than any record names."""
+    def unnamed(
+        self, pods: ObservedPods, listed: Listed | NoAnswer, checkpoint: Iterable[CheckpointEntry], ends: Ends
+    ) -> str:
+        """A pod that lives, and that requests more devices than any record names.
+
+        While the kubelet cannot write to the API, a pod that runs looks there as if it had never been admitted.
+        """
         known, lists = self._known(pods, checkpoint), listed if isinstance(listed, Listed) else Listed()
         known |= {pod.uid: known.get(pod.uid, frozenset()) | lists.ids([pod.key]) for pod in pods.pods}
-        found = (pod for pod in pods.pods if pod.started and not pod.ended and lacks(pod, known, frozenset()))
-        return next((f"pod {pod.title} runs, and no record names its devices" for pod in found), "")
+        running = (pod for pod in pods.pods if pod.uid in ends.running and not pod.ended)
+        found = (f"{p.title} {'runs' if p.started else 'may run'}" for p in running if lacks(p, known, frozenset()))
+        return next((f"pod {which}, and no record names its devices" for which in found), "")
 
     def of_this_boot(self, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
         """Without those of which the plugin knows that they were answered before the node restarted."""

@@ -103,7 +103,7 @@ class Witnesses:
             handed_out={entry.id: entry for entry in handed_out},
         )
         unrecorded = self.holdings.records.unrecorded(lost_ledger, mark)
-        if unrecorded and (unnamed := self.holdings.unnamed(pods, listed, checkpoint)):
+        if unrecorded and (unnamed := self.holdings.unnamed(pods, listed, checkpoint, ends)):
             ends = replace(ends, strangers=unnamed, stray=True)
         book.end(ends.ended)
         pods = book.observed()

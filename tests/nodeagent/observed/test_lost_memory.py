@@ -10,7 +10,7 @@ from nodeagent.handover.config import read_ledger_mark
 from nodeagent.observed.pods import NodePod
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
-from tests.nodeagent.items import mig, mps, whole
+from tests.nodeagent.items import mig, mps, pod_json, whole
 from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World
 
@@ -211,10 +211,12 @@ CHANGES = {
     "slices to a whole GPU": (mps(0, 10), "nvidia.com/gpu-10gb", whole(0)),
     "a whole GPU to slices": (whole(0), "nvidia.com/gpu", mps(0, 10)),
 }
+HOLDERS = ["lives", "lives, processes hidden", "deleted by force", "not reported", "not reported, processes hidden"]
+"""The last ones are of a kubelet that cannot write to the API: there they look as if it had not taken them yet."""
 
 
 @pytest.mark.parametrize("young", [False, True], ids=["kubelet up", "kubelet starts"])
-@pytest.mark.parametrize("holder", ["lives", "lives, processes hidden", "deleted by force"])
+@pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_record_and_the_checkpoint_lost_at_once_give_nothing_away(
     make_world: MakeWorld, change: str, holder: str, young: bool
@@ -230,7 +232,9 @@ def test_every_record_and_the_checkpoint_lost_at_once_give_nothing_away(
     world.detach(key)
     if holder == "deleted by force":
         world.force_delete(key)
-    world.kubelet.same_processes = holder != "lives, processes hidden"
+    if holder.startswith("not reported"):
+        world.pods[key]["status"] = {"phase": "Pending"}
+    world.kubelet.same_processes = not holder.endswith("processes hidden")
     lose_everything(world, age_seconds=0.0 if young else 3600.0)
     world.apply(after)
 
@@ -241,7 +245,8 @@ def test_every_record_and_the_checkpoint_lost_at_once_give_nothing_away(
         assert world.kubelet.age_seconds is not None
         world.kubelet.age_seconds += 5.0
     if holder != "deleted by force":
-        assert "pod default/p1 runs, and no record names its devices" in world.gpu_status()["message"]
+        verb = "may run" if holder.startswith("not reported") else "runs"
+        assert f"pod default/p1 {verb}, and no record names its devices" in world.gpu_status()["message"]
         world.finish(key)
     world.end_container(key)
     world.kubelet.same_processes = True
@@ -258,3 +263,54 @@ def lose_everything(world: World, *, age_seconds: float) -> None:
     world.kubelet.lose_checkpoint()
     world.kubelet.age_seconds = age_seconds
     world.restart()
+
+
+def test_a_pod_that_the_watch_has_not_brought_is_looked_at_before_anything_is_believed(world: World) -> None:
+    """An API server that lags answers the agent's first list; the kubelet has lost its record of this pod."""
+    key = world.pod(THREE)
+    world.settle(4)
+    late, world.pods = world.pods, {}
+    lose_everything(world, age_seconds=3600.0)
+    world.settle(1)
+    world.pods, world.pods_late = late, True
+    world.settle(3)
+    assert "is of a pod that the watch has not brought" in blind(world)
+
+    world.pods_late = False
+    world.settle(4)
+    assert "pod default/p1 runs, and no record names its devices" in blind(world)
+    assert world.advertised() == {}
+    world.finish(key)
+    world.wait(61)
+    assert blind(world) == ""
+
+
+@pytest.mark.parametrize("waits", ["bound", "its sandbox runs", "no pod's process is seen"])
+def test_pods_that_no_kubelet_has_admitted_yet_hold_nothing(make_world: MakeWorld, waits: str) -> None:
+    """Or every new node would be closed to those that wait for it; one with a process was admitted."""
+    world = make_world(cut(("3g.40gb", 0)))
+    world.bind(THREE)
+    if waits != "no pod's process is seen":
+        system = pod_json(("kube-system", "proxy"), "cpu", 1, uid=uid_of(2))
+        world.pods["kube-system", "proxy"] = system
+        world.tree.start(4712, uid_of(2))
+    if waits == "its sandbox runs":
+        world.tree.start(4711, uid_of(1), program="pause")
+    world.settle(4)
+
+    assert (blind(world) == "") == (waits == "bound")
+    assert world.advertised() == ({THREE: 1} if waits == "bound" else {})
+
+
+def test_a_pod_whose_processes_may_be_elsewhere_is_in_doubt_while_nothing_says_that_it_has_not_begun(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(cut(("3g.40gb", 0)))
+    key = world.bind(THREE)
+    world.pods[key]["spec"]["runtimeClassName"] = "kata"
+    world.settle(4)
+    assert "pod default/p1 may run, and no record names its devices" in blind(world)
+
+    del world.pods[key]
+    world.settle(4)
+    assert blind(world) == ""

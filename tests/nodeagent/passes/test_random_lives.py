@@ -4,8 +4,9 @@ Plans change and drain partitions, pods come, end, vanish and return under their
 outlive their deletion for any time or a phase that says that they have ended, pods of another device plugin hold
 devices under its ids, an administrator cuts a GPU right before the agent does, the kubelet loses its checkpoint, files
 of the state directory are wiped or put back from an earlier copy, or all of it is lost together with the checkpoint,
-agent and plugin are killed. The world fails by itself where something in use is destroyed, or two containers have one
-device; here are the invariants that hold after every step, and where it all ends.
+pods run that the API shows as not started, agent and plugin are killed. The world fails by itself where something in
+use is destroyed, or two containers have one device; here are the invariants that hold after every step, and where it
+all ends.
 `python -m tests.nodeagent.passes.test_random_lives` prints how often each of it was tried.
 """
 
@@ -56,6 +57,7 @@ steps = st.one_of(
     st.tuples(st.just("leave")),
     st.tuples(st.just("drain"), st.integers(0, 5), st.booleans()),
     st.tuples(st.just("pod"), st.sampled_from(RESOURCES)),
+    st.tuples(st.just("unreported pod"), st.sampled_from(RESOURCES)),
     st.tuples(st.just("finish"), st.integers(0, 5)),
     st.tuples(st.just("force delete"), st.integers(0, 5), st.sampled_from(LIVES_SECONDS)),
     st.tuples(st.just("ended at the API"), st.integers(0, 5), st.sampled_from(LIVES_SECONDS)),
@@ -205,8 +207,8 @@ class Life:
 
     def _live_as_pod(self, step: Step) -> None:
         match step:
-            case ("pod", str() as resource):
-                self._bind(resource)
+            case ("pod" | "unreported pod", str() as resource):
+                self._bind(resource, reported=step[0] == "pod")
             case ("finish", int() as number) if self.alive:
                 self.world.finish(self.alive.pop(number % len(self.alive)))
             case ("force delete", int() as number, float() as seconds) if self.alive:
@@ -222,12 +224,15 @@ class Life:
             case _:
                 pass
 
-    def _bind(self, resource: str) -> None:
+    def _bind(self, resource: str, *, reported: bool) -> None:
+        """A kubelet that cannot write to the API leaves a pod there as the scheduler bound it."""
         taken = self.world.kubelet.given()
         offered = sorted(name for name, ids in self.world.kubelet.devices.items() if set(ids) - taken)
         key = self.world.pod(resource if resource in offered else next(iter(offered), resource))
         if self.world.pods[key]["status"]["phase"] != "Failed":
             self.alive.append(key)
+            if not reported and key in self.world.running:
+                self.world.pods[key]["status"] = {"phase": "Pending"}
 
     def _recreate(self, key: tuple[str, str], late_passes: int) -> None:
         if key not in self.world.running or not self.world.kubelet.held[key]:
@@ -367,6 +372,8 @@ TRIED: Counter[str] = Counter()
 @example([("mps", [10]), *WAIT, ("pod", RESOURCES[4]), ("wipe with a holder", "config", 0), ("whole",), *WAIT])
 @example([("mig", THREES, False), *WAIT, ("pod", "any"), ("pass", 4), ("lost all",), ("pod", "any"), *WAIT])
 @example([("mps", [10]), *WAIT, ("pod", RESOURCES[4]), ("pass", 4), ("lost all",), ("whole",), *WAIT, ("pod", "any")])
+@example([("mps", [10]), *WAIT, ("unreported pod", RESOURCES[4]), ("lost all",), ("whole",), *WAIT, ("pod", "any")])
+@example([("mig", THREES, False), *WAIT, ("unreported pod", RESOURCES[3]), ("lost all",), ("pod", "any"), *WAIT])
 @example(
     [("pod", "any"), *WAIT, ("ended at the API", 0, 5000.0), ("mig", {"7g.80gb": 1}, False), *WAIT, ("pod", "any")]
 )

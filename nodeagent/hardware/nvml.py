@@ -12,6 +12,7 @@ import ctypes
 import re
 import threading
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -45,6 +46,10 @@ UNLISTED_REMEDY = (
     "nvidia-smi lists processes, or disable the node for gpuplan"
 )
 RESET = with_driver_closed("nvidia-smi --gpu-reset -i INDEX")
+BEYOND = (
+    f"the driver counts more GPUs than the {MOST} of a node that gpuplan serves: this one and those after it are neither "
+    "changed nor advertised; take them out of the node, or ask gpuplan's maintainers for more"
+)
 LOST_REMEDY = f"{RESET}, or reboot; if it happens again, replace the card"
 
 
@@ -74,7 +79,7 @@ class NvmlDriver(GpuDriver):
             with attempt("counting the GPUs"):
                 self._initialise()
                 # An absurd count ends no pass: indexes without a GPU behind them are GPUs that cannot be read.
-                return min(int(NVML.nvmlDeviceGetCount()), MOST)
+                return min(int(NVML.nvmlDeviceGetCount()), MOST + 1)
         except DriverGoneError:
             self._initialised = False  # a driver that is loaded later is found by a new start of the library
             raise
@@ -83,7 +88,8 @@ class NvmlDriver(GpuDriver):
         try:
             with attempt(f"reading GPU {index}"):
                 self._initialise()
-                return self._read(index)
+                found = self._read(index)
+                return found if index < MOST else replace(found, instances=(), problem=BEYOND)
         except DriverGoneError:
             self._initialised = False
             raise

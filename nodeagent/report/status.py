@@ -44,7 +44,7 @@ SAID_BY = {GpuState.UNMANAGED: Reason.UNMANAGED, GpuState.READY: Reason.CONFIRME
 def plan_status(result: PassResult, plan: ObservedPlan, *, version: str, now: str) -> dict[str, Any]:
     """The status to apply. Times of what did not change are those that the API holds. `version` is this agent's."""
     live = plan.status
-    result = replace(result, outcomes=tuple(_reportable(outcome) for outcome in result.outcomes[:MOST_GPUS]))
+    result = replace(result, outcomes=tuple(_reportable(outcome) for outcome in result.outcomes))
     models = _models(result.observation.gpus)
     alone = len(models) == 1 and {gpu.name for gpu in result.observation.gpus} == {models[0].name}
     return PlanStatus(
@@ -55,7 +55,7 @@ def plan_status(result: PassResult, plan: ObservedPlan, *, version: str, now: st
         models=models,
         gpus=[
             _gpu(outcome, last_change(outcome, live.get("gpus") or [], plan.generation, now), named=not alone)
-            for outcome in result.outcomes
+            for outcome in result.outcomes[:MOST_GPUS]
         ],
         device_plugin=_device_plugin(result),
     ).wire()

@@ -222,6 +222,22 @@ def test_sixteen_gpus_are_believed_and_each_is_served(make_world: MakeWorld) -> 
     check(world)
 
 
+def test_a_seventeenth_gpu_is_not_served_and_named(make_world: MakeWorld) -> None:
+    world = make_world(*[plain()] * 18)
+    world.apply(*({"index": index, "whole": {}} for index in range(16)))
+
+    world.settle()
+
+    assert {world.found(index) for index in range(16)} == {("Ready", "Confirmed")}
+    assert world.advertised() == {"nvidia.com/gpu": 16}
+    assert world.condition("GPUsHealthy")["message"] == (
+        "GPU 16: the driver counts more GPUs than the 16 of a node that gpuplan serves: this one and those after it are "
+        "neither changed nor advertised; take them out of the node, or ask gpuplan's maintainers for more"
+    )
+    assert world.condition("Ready")["status"] == "True"
+    check(world)
+
+
 def test_sixteen_mig_devices_are_believed(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(cut(("3g.40gb", 0)))
     monkeypatch.setattr(NVML, "nvmlDeviceGetMaxMigDeviceCount", lambda _: 16)

@@ -47,8 +47,8 @@ UNLISTED_REMEDY = (
 )
 RESET = with_driver_closed("nvidia-smi --gpu-reset -i INDEX")
 BEYOND = (
-    f"the driver counts more GPUs than the {MOST} of a node that gpuplan serves: this one and those after it are neither "
-    "changed nor advertised; take them out of the node, or ask gpuplan's maintainers for more"
+    f"the driver counts more GPUs than the {MOST} of a node that gpuplan serves: this one and those after it are "
+    "neither changed nor advertised; take them out of the node, or ask gpuplan's maintainers for more"
 )
 LOST_REMEDY = f"{RESET}, or reboot; if it happens again, replace the card"
 

@@ -72,6 +72,7 @@ class Journal:
             if others := self._others(gpu_uuid, intent):
                 self._write(gpu_uuid, others)
             else:
+                # Not synced: no instance outlives a power cut, so what that brings back is settled as any other intent.
                 self._path(gpu_uuid).unlink(missing_ok=True)
         except OSError as error:
             log.warning("the journal of %s was not ended: %s", gpu_uuid, error)

@@ -231,8 +231,8 @@ def test_a_seventeenth_gpu_is_not_served_and_named(make_world: MakeWorld) -> Non
     assert {world.found(index) for index in range(16)} == {("Ready", "Confirmed")}
     assert world.advertised() == {"nvidia.com/gpu": 16}
     assert world.condition("GPUsHealthy")["message"] == (
-        "GPU 16: the driver counts more GPUs than the 16 of a node that gpuplan serves: this one and those after it are "
-        "neither changed nor advertised; take them out of the node, or ask gpuplan's maintainers for more"
+        "GPU 16: the driver counts more GPUs than the 16 of a node that gpuplan serves: this one and those after it "
+        "are neither changed nor advertised; take them out of the node, or ask gpuplan's maintainers for more"
     )
     assert world.condition("Ready")["status"] == "True"
     check(world)

@@ -15,17 +15,10 @@ from cli.hardware import MAX_GPUS, Gpu, Problem, gpus_of
 from controller.api.plan_items import desired_of
 from controller.model.demand import is_partition
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PodView
+from crds.v1alpha1 import names
 from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.gpu_labels import counts_mig_devices, is_smaller_card
-from crds.v1alpha1.names import (
-    LABEL_COMPUTE_MAJOR,
-    LABEL_COMPUTE_MINOR,
-    LABEL_COUNT,
-    LABEL_MEMORY,
-    LABEL_PRODUCT,
-    GpuState,
-    PartitionState,
-)
+from crds.v1alpha1.names import GpuState, PartitionState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import GpuItem, PlanSpec
 from partitioning.layouts import Layout, check_layout
@@ -50,12 +43,15 @@ class Unknown:
 def hardware_of(node: Raw) -> tuple[Gpu, ...] | Unknown:
     """The GPUs that the labels of a node describe."""
     labels = node["metadata"].get("labels") or {}
-    product = labels.get(LABEL_PRODUCT)
+    product = labels.get(names.LABEL_PRODUCT)
     if not product:
-        return Unknown(reason=f"its label {LABEL_PRODUCT} is missing, so what GPUs it has is not known")
+        return Unknown(
+            reason=f"its label {names.LABEL_PRODUCT} is missing, so what GPUs it has is not known: write it and "
+            f"{names.LABEL_COUNT} into the file"
+        )
     if counts_mig_devices(labels):
         return Unknown(
-            reason=f"{LABEL_PRODUCT}={product}: with MIG strategy single its labels count MIG devices, "
+            reason=f"{names.LABEL_PRODUCT}={product}: with MIG strategy single its labels count MIG devices, "
             "so how many GPUs it has is not known"
         )
     model = model_for_product(product)
@@ -67,13 +63,17 @@ def hardware_of(node: Raw) -> tuple[Gpu, ...] | Unknown:
 
 def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...] | Unknown:
     """Slices and whole GPUs need no more than this; what MIG instances a model has is in no label."""
-    count, memory = labels.get(LABEL_COUNT, "1"), labels.get(LABEL_MEMORY, "")
-    version = [labels.get(name, "") for name in (LABEL_COMPUTE_MAJOR, LABEL_COMPUTE_MINOR)]
+    count, memory = labels.get(names.LABEL_COUNT, "1"), labels.get(names.LABEL_MEMORY, "")
+    version = [labels.get(name, "") for name in (names.LABEL_COMPUTE_MAJOR, names.LABEL_COMPUTE_MINOR)]
     for_mig = enablement(labels).mode == "mig"
     if for_mig or not all(text.isdecimal() for text in (count, memory, *version)) or not 1 <= int(count) <= MAX_GPUS:
-        what = "" if for_mig else f", nor do {LABEL_MEMORY} and gpu.compute.major and minor say enough for MPS slices"
+        what = (
+            ""
+            if for_mig
+            else f", nor do {names.LABEL_MEMORY} and gpu.compute.major and minor say enough for MPS slices"
+        )
         return Unknown(
-            reason=f"{LABEL_PRODUCT}={product} is an unknown model, and no agent has reported its profiles{what}"
+            reason=f"{names.LABEL_PRODUCT}={product} is an unknown model, and no agent has reported its profiles{what}"
         )
     name = product.removesuffix("-SHARED").replace("-", " ")
     model = model_from_report(f"{name} ({memory} MiB)", int(memory), (), (int(version[0]), int(version[1])))
@@ -179,7 +179,7 @@ def _served_by_others(node: Raw, holders: Sequence[PodView], gpus: Sequence[Gpu]
     status = node.get("status") or {}
     counts = {name: str(text) for name, text in (status.get("allocatable") or {}).items()}
     offered = {name: int(text) for name, text in counts.items() if text.isdecimal() and len(text) < _DIGITS}
-    if not held or (node["metadata"].get("labels") or {}).get(LABEL_PRODUCT, "").endswith("-SHARED"):
+    if not held or (node["metadata"].get("labels") or {}).get(names.LABEL_PRODUCT, "").endswith("-SHARED"):
         return {}
     whole = held[WHOLE]
     made = {
@@ -236,7 +236,9 @@ def _give(partitions: Iterable[Json], holders: Sequence[PodView]) -> Unknown | N
         held.update(dict(pod.gpu))
     available: Counter[str] = Counter()
     for partition in there:
-        available[partition["resource"]] += _units(partition)
+        # How much of its resource it is to pods: that of ACK counts GiB.
+        units = int(partition["memoryMiB"]) // MIB_PER_GIB if partition["resource"] == ACK_MEMORY else 1
+        available[partition["resource"]] += units
     beyond = {resource: count for resource, count in sorted(held.items()) if count > available[resource]}
     if beyond:
         spelled = ", ".join(f"{count} x {resource}" for resource, count in beyond.items())
@@ -250,8 +252,3 @@ def _give(partitions: Iterable[Json], holders: Sequence[PodView]) -> Unknown | N
                 for _ in range(dict(pod.gpu).get(resource, 0)):
                     next(free).update(state=PartitionState.USED.value, pod=pod.title)
     return None
-
-
-def _units(partition: Raw) -> int:
-    """How much of its resource a partition is to pods: that of ACK counts GiB."""
-    return int(partition["memoryMiB"]) // MIB_PER_GIB if partition["resource"] == ACK_MEMORY else 1

@@ -13,30 +13,19 @@ from typing import Any
 
 import yaml
 
+from cli import nvidia_config
 from cli.examples import add_command, add_files
-from cli.hardware import MAX_GPUS
+from cli.hardware import MAX_GPUS, has_gpus
 from cli.manifests import load_cluster
-from cli.nvidia_config import (
-    VENDOR,
-    PluginSharing,
-    SharedResource,
-    Sharing,
-    Unusable,
-    looks_like_one,
-    read,
-    what_it_is,
-)
 from crds.v1alpha1.gpu_labels import counts_mig_devices
-from crds.v1alpha1.names import API_VERSION, KIND, LABEL_COUNT, LABEL_PRODUCT
+from crds.v1alpha1.names import API_VERSION, KIND, LABEL_COMPUTE_MAJOR, LABEL_COUNT, LABEL_PRODUCT
 from kube.yaml_text import read_yaml
 from partitioning.models import model_for_product
 from partitioning.mps import check_replicas
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
-from partitioning.resources import WHOLE
+from partitioning.resources import SHARED, WHOLE
 
 Json = dict[str, Any]
-SHARED = f"{WHOLE}.shared"
-"""What the plugin names it with renameByDefault."""
 LARGEST_CONFIG = 1 << 16
 """Characters of a config of the device plugin, which has some hundred."""
 CONFIG_MAP = "gpuplan-device-plugin-configs"
@@ -79,7 +68,7 @@ def add_convert(commands: Any) -> None:
 
 def _import(arguments: argparse.Namespace) -> int:
     objects = load_cluster(arguments.filename, ("ConfigMap", "Node")).objects
-    nodes = [found for found in objects if found["kind"] == "Node" and _has_gpus(found)]
+    nodes = [found for found in objects if found["kind"] == "Node" and has_gpus(found)]
     config_maps = [
         found for found in objects if found["kind"] == "ConfigMap" and arguments.config_map in ("", _place(found))
     ]
@@ -138,16 +127,16 @@ def _configs(config_maps: Iterable[Json], keys: Collection[str] | None) -> dict[
             if not (keys is None or key in keys) or not isinstance(text, str):
                 continue
             document = read_yaml(text, largest=LARGEST_CONFIG)
-            if looks_like_one(document):
+            if nvidia_config.looks_like_one(document):
                 found[key].append((place, text))
-            elif keys is None and (what := what_it_is(document)):
+            elif keys is None and (what := nvidia_config.what_it_is(document)):
                 _note(f"{place} {key}: {what}")
     return dict(found)
 
 
 def _config_of(
     node: Json, configs: Mapping[str, Sequence[tuple[str, str]]], given: argparse.Namespace
-) -> tuple[str, PluginSharing]:
+) -> tuple[str, nvidia_config.PluginSharing]:
     key = _labels(node).get(CONFIG_LABEL) or given.key or ("default" if "default" in configs else "")
     if not key and len(configs) == 1:
         key = next(iter(configs))
@@ -162,15 +151,15 @@ def _config_of(
         raise NoEqualError(
             f"config {key!r} is in {' and in '.join(places)}: name the one that the plugin mounts with --config-map"
         )
-    found = read(configs[key][0][1])
-    if isinstance(found, Unusable):
+    found = nvidia_config.read(configs[key][0][1])
+    if isinstance(found, nvidia_config.Unusable):
         raise NoEqualError("; ".join(f"{places[0]} {key}: {problem}" for problem in found.problems))
     for remark in found.remarks:
         _note(f"{places[0]} {key}: {remark}")
     return key, found
 
 
-def _plan(node: Json, key: str, found: PluginSharing) -> Json | None:
+def _plan(node: Json, key: str, found: nvidia_config.PluginSharing) -> Json | None:
     name = node["metadata"]["name"]
     sharing = found.mps or found.time_slicing
     if sharing is None:
@@ -190,7 +179,7 @@ def _plan(node: Json, key: str, found: PluginSharing) -> Json | None:
     }
 
 
-def _items(node: Json, sharing: Sharing, refuse_several: bool | None) -> list[Json]:
+def _items(node: Json, sharing: nvidia_config.Sharing, refuse_several: bool | None) -> list[Json]:
     labels = _labels(node)
     shared = [one for one in sharing.resources if one.resource == WHOLE]  # others match nothing on a node without MIG
     if not shared:
@@ -204,6 +193,8 @@ def _items(node: Json, sharing: Sharing, refuse_several: bool | None) -> list[Js
     problem = check_replicas(model.compute_capability, replicas) if model is not None else None
     if problem is not None:
         raise NoEqualError(problem)
+    if labels.get(LABEL_COMPUTE_MAJOR) in ("3", "5", "6"):
+        _note(f"{node['metadata']['name']}: before Volta the agent makes replicas only with mpsReplicasBeforeVolta")
     mps: Json = {"replicas": replicas, "renameByDefault": sharing.rename_by_default}
     if refuse_several is not None:
         mps["failRequestsGreaterThanOne"] = refuse_several
@@ -218,7 +209,8 @@ def _gpus(node: Json, name: str, replicas: int = 1) -> int:
         raise NoEqualError(
             f"{LABEL_PRODUCT}={labels[LABEL_PRODUCT]}: its labels count MIG instances, which nothing shares"
         )
-    if any(one.startswith(f"{VENDOR}mig-") and amount != "0" for one, amount in (*labels.items(), *capacity.items())):
+    given = {**labels, **capacity}
+    if any(one.startswith(f"{nvidia_config.VENDOR}mig-") and amount != "0" for one, amount in given.items()):
         raise NoEqualError("some of its GPUs are cut into MIG instances, and which ones is not known: write its plan")
     text = labels.get(LABEL_COUNT)
     if text is None:
@@ -230,16 +222,11 @@ def _gpus(node: Json, name: str, replicas: int = 1) -> int:
     return int(text)
 
 
-def _has_gpus(node: Json) -> bool:
-    capacity = (node.get("status") or {}).get("capacity")
-    return LABEL_COUNT in _labels(node) or any(name.startswith(WHOLE) for name in capacity or ())
-
-
 def _place(config_map: Json) -> str:
     return f"{config_map['metadata'].get('namespace', 'default')}/{config_map['metadata']['name']}"
 
 
-def _sized_items(count: int, resources: Iterable[SharedResource]) -> list[Json]:
+def _sized_items(count: int, resources: Iterable[nvidia_config.SharedResource]) -> list[Json]:
     """nebuly's entries: so many slices of a size on each device that is named."""
     slices: defaultdict[int, list[Json]] = defaultdict(list)
     for one in resources:

@@ -7,12 +7,11 @@ from typing import Any
 
 def add_command(commands: Any, name: str, text: str, *, examples: Sequence[str]) -> argparse.ArgumentParser:
     """One command; `text` is its line in the list of commands and the first sentence of its own help."""
-    listed = "\n".join(f"  {example}" for example in examples)
     added: argparse.ArgumentParser = commands.add_parser(
         name,
         help=text,
         description=f"{text[0].upper()}{text[1:]}.",
-        epilog=f"examples:\n{listed}",
+        epilog="\n  ".join(["examples:", *examples]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     return added

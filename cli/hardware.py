@@ -18,6 +18,7 @@ from crds.v1alpha1.names import (
 )
 from partitioning.layouts import Instance, Layout, check_layout
 from partitioning.models import GpuModel, known_products, model_for_product
+from partitioning.resources import WHOLE
 
 ANNOTATION_INSTANCES = "sandbox.gpuplan.dev/instances"
 MAX_GPUS = 16
@@ -73,6 +74,12 @@ def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | Problem:
         )
         for index in range(int(count))
     )
+
+
+def has_gpus(node: Mapping[str, Any]) -> bool:
+    """By its labels, or by what a device plugin serves there where nothing labels nodes."""
+    labels, capacity = node["metadata"].get("labels") or {}, (node.get("status") or {}).get("capacity") or ()
+    return LABEL_COUNT in labels or LABEL_PRODUCT in labels or any(name.startswith(WHOLE) for name in capacity)
 
 
 def _name(product: str, model: GpuModel) -> str:

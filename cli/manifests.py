@@ -18,7 +18,7 @@ import jsonschema
 from cli.dumped import problems_of
 from cli.hardware import Problem, gpus_of
 from cli.manifest_schemas import SCHEMAS, known_kinds
-from cli.nvidia_config import what_it_is
+from cli.nvidia_config import path_of, what_it_is
 from kube.yaml_text import NotYaml, read_documents
 
 ORDER = ("Namespace", "Node", "ConfigMap", "GPUPartitionPlan", "Pod")
@@ -211,19 +211,12 @@ def _check(manifest: Manifest) -> list[str]:
         return [f"apiVersion, kind: {kind[0]!r} {kind[1]!r} cannot be used here; known: {known_kinds()}"]
     validator = jsonschema.Draft202012Validator(SCHEMAS[kind])
     errors = sorted(validator.iter_errors(body), key=lambda error: list(map(str, error.absolute_path)))
-    return [f"{_path(error)}: {_sentence(error)}" for error in errors]
+    return [f"{path_of(error.absolute_path)}: {_sentence(error)}" for error in errors]
 
 
 def _check_hardware(manifest: Manifest) -> list[str]:
     problem = gpus_of(manifest.body) if manifest.kind == "Node" else ()
     return [f"{problem.field}: {problem.message}"] if isinstance(problem, Problem) else []
-
-
-def _path(error: jsonschema.ValidationError) -> str:
-    path = ""
-    for part in error.absolute_path:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return path.lstrip(".") or "(the document)"
 
 
 def _sentence(error: jsonschema.ValidationError) -> str:

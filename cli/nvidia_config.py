@@ -6,7 +6,7 @@ drops without a word is returned as a remark. Pure; knows nothing of plans.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -152,9 +152,6 @@ class _Config(_Part):
         return self
 
 
-_SECTIONS = ("flags", "sharing")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSharing:
     """How one config shares GPUs; neither block where it shares none."""
@@ -173,14 +170,13 @@ class Unusable:
 
 def looks_like_one(document: object) -> bool:
     """Whether a text is meant for the plugin; it takes a file without a version for one of v1."""
-    if not isinstance(document, Mapping):
+    if not isinstance(document, Mapping) or document.get("version") not in (None, "", "v1"):
         return False
-    version, sharing = document.get("version"), document.get("sharing")
+    sharing = document.get("sharing")
     if isinstance(sharing, Mapping) and {"mps", "timeSlicing"} & sharing.keys():
-        return version in (None, "", "v1")  # whatever else is there, the plugin ignores it
-    if not document.keys() <= {*_Config.model_fields, "imex"}:
-        return False
-    return version == "v1" or (not version and any(isinstance(document.get(key), Mapping) for key in _SECTIONS))
+        return True  # whatever else is there, the plugin ignores it
+    known = document.keys() <= {*_Config.model_fields, "imex"}
+    return known and bool(document.get("version") or isinstance(sharing or document.get("flags"), Mapping))
 
 
 def what_it_is(document: object) -> str:
@@ -214,7 +210,7 @@ def read(text: str) -> PluginSharing | Unusable:
     try:
         config = _Config.model_validate(document or {})
     except ValidationError as error:
-        return Unusable(tuple(f"{_path(one['loc'])}: {_sentence(one)}" for one in error.errors()))
+        return Unusable(tuple(f"{path_of(one['loc'])}: {_sentence(one)}" for one in error.errors()))
     remarks = [
         f"{field}: unknown to the device plugin, which ignores it"
         for field in _extras(config)
@@ -246,7 +242,8 @@ def _extras(part: BaseModel, place: str = "") -> Iterator[str]:
                 yield from _extras(one, f"{place}{field.alias or name}{at}.")
 
 
-def _path(location: tuple[int | str, ...]) -> str:
+def path_of(location: Iterable[int | str]) -> str:
+    """`spec.gpus[0]`."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return path.lstrip(".") or "(the document)"
 

@@ -85,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     result = replace(result, unplaced=(*result.unplaced, *_left_to_others(found, result)))
     plans, unwritable = _plans(found, result)
     failures = (*result.failures, *unwritable)
-    found.left_out += [_left_out(failure) for failure in failures]
+    broken = [(one.node, f"planning it failed: {one.message}: report this together with the files") for one in failures]
+    found.left_out += [LeftOut(kind="Node", name=name, reason=reason) for name, reason in broken]
     document = _document(found, _without(result, {failure.node for failure in failures}), plans, seconds)
     if arguments.output == "json":
         print(json.dumps(document, indent=2))
@@ -102,30 +103,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _left_to_others(found: WhatIf, result: PlanningResult) -> Iterable[Unplaced]:
     """Pods that request whole GPUs from another scheduler, or from DRA: the planner does not report these."""
-    reported = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
-    for pod in found.snapshot.pending:
-        if pod.gpu and not pod.deleting and pod.uid not in reported:
+    for pod in _unreported(found, result):
+        if pod.gpu:
             message = f"{_whose(pod, found)}, so gpuplan plans nothing for it."
             yield Unplaced(uid=pod.uid, key=pod.key, reason=UnplacedReason.NOT_SERVED, message=message)
 
 
-def _without_request(found: WhatIf, result: PlanningResult) -> int:
-    """How many pending pods request nothing that gpuplan serves."""
+def _unreported(found: WhatIf, result: PlanningResult) -> list[PodView]:
     reported = {one.uid for one in result.placed} | {one.uid for one in result.unplaced}
-    return sum(not pod.gpu and not pod.deleting and pod.uid not in reported for pod in found.snapshot.pending)
+    return [pod for pod in found.snapshot.pending if not pod.deleting and pod.uid not in reported]
 
 
 def _whose(pod: PodView, found: WhatIf) -> str:
     if pod.claims:
         return "DRA serves the resource claims of this pod"
+    shares = [resource for resource, _ in pod.gpu if resource != WHOLE]
+    if shares:
+        return f"{pod.scheduler_name} binds this pod where {shares[0]} is free"
     if WHOLE in found.snapshot.context.dra_resources:
         return f"A DeviceClass maps {WHOLE} and DRA serves it"
     return f"Scheduler {pod.scheduler_name} serves this pod"
-
-
-def _left_out(failure: NodeFailure) -> LeftOut:
-    reason = f"planning it failed: {failure.message}: report this together with the files"
-    return LeftOut(kind="Node", name=failure.node, reason=reason)
 
 
 def _without(result: PlanningResult, nodes: Collection[str]) -> PlanningResult:
@@ -152,7 +149,7 @@ def _document(found: WhatIf, result: PlanningResult, plans: list[Json], seconds:
         "bound": result.bound,
         "seconds": round(seconds, 6),
         "leftOut": [{"kind": one.kind, "name": one.name, "reason": one.reason} for one in found.left_out],
-        "withoutRequest": _without_request(found, result),
+        "withoutRequest": sum(not pod.gpu for pod in _unreported(found, result)),
         "impossible": found.impossible,
         "remarks": [*found.remarks, *result.remarks],
     }
@@ -169,7 +166,7 @@ def _message(reason: UnplacedReason, message: str, found: WhatIf) -> str:
     more = [f"nodes left out in all: {len(nodes)}"] if len(nodes) > MOST_NODES else []
     # Before an installation there is no agent to look after.
     if reason is UnplacedReason.AWAITING_AGENT and any(f" {one.name} " in message for one in nodes):
-        message = "What is in use on the GPUs that could hold it is not known"
+        message = "Too little is known of the GPUs that could hold it"
     return "; ".join([message.removesuffix(".") if named else message, *named, *more])
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cli.assumptions import Unknown, assumed_status, hardware_of, why_impossible
+from cli.hardware import has_gpus
 from cli.whatif_context import CONTEXT_KINDS, context_of
 from controller.api.nodes import read_node
 from controller.api.plans import PlanReading, read_plan
@@ -26,11 +27,11 @@ from controller.model.scheduling import SchedulingContext
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, LABEL_PRODUCT, GpuState
+from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
 from partitioning.models import GpuModel
-from partitioning.resources import MigRequest, classify
+from partitioning.resources import WHOLE, MigRequest, classify
 
 Raw = Mapping[str, Any]
 Json = dict[str, Any]
@@ -72,7 +73,12 @@ def what_if(objects: Iterable[Raw], options: PlannerOptions) -> WhatIf:
     reader = _Reader(options, context_of(by_kind))
     reader.read_pods(by_kind["Pod"], by_kind["PriorityClass"])
     reader.read_nodes(by_kind["Node"], {raw["metadata"]["name"]: raw for raw in by_kind[KIND]})
-    return reader.result()
+    found = reader.result()
+    claiming = sum(bool(pod.gpu and pod.volumes) for pod in found.snapshot.pending)
+    if claiming and not by_kind["PersistentVolumeClaim"]:
+        what = f"the volumes of {counted(claiming, 'pod')} count as within reach of every node"
+        found.remarks.append(f"{what}: no PersistentVolumeClaim is in the files")
+    return found
 
 
 class _Reader:
@@ -172,7 +178,7 @@ class _Reader:
                 return _complete_plan(plan, node)
         mode = enablement(node["metadata"].get("labels") or {}).mode
         if mode is None and plan is None:
-            if LABEL_PRODUCT in (node["metadata"].get("labels") or {}):
+            if has_gpus(node):
                 self._left_out.append(LeftOut(kind="Node", name=node["metadata"]["name"], reason=NOT_ENABLED))
             return None
         return self._assumed_plan(node, plan, mode)
@@ -195,7 +201,7 @@ class _Reader:
         return {**(plan or bare), "status": status}
 
     def _is_requested(self, model: GpuModel) -> bool:
-        return any(spec.name in self._requested for spec in model.profiles)
+        return model.confirmed and any(spec.name in self._requested for spec in model.profiles)
 
     def _leave_out(self, found: Unreadable) -> None:
         self._left_out.append(LeftOut(kind=_KINDS_READ[found.kind], name=found.name, reason=found.reason))
@@ -275,7 +281,11 @@ def _advertise(node: Json, plan: Raw | None) -> None:
     allocatable = {
         resource: amount for resource, amount in node["status"]["allocatable"].items() if not is_partition(resource)
     }
-    for gpu in plan["status"]["gpus"] if plan is not None else ():
+    gpus = plan["status"]["gpus"] if plan is not None else ()
+    whole = [gpu for gpu in gpus if gpu.get("migMode") != "Enabled"]
+    if WHOLE in allocatable and len(whole) < len(gpus):
+        allocatable[WHOLE] = str(len(whole))
+    for gpu in gpus:
         for partition in gpu.get("partitions") or ():
             resource = partition["resource"]
             if is_partition(resource):

@@ -126,6 +126,8 @@ def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], sli
     held = tuple(slices)
     if not held:
         return None
+    if held[0].label == REPLICA:  # the driver is not known: the newest takes most
+        return check_replicas(compute_capability, len(held), f"{FIRST_DRIVER_OF_NEWEST}")
     if compute_capability < VOLTA:
         major, minor = compute_capability
         seen = f"this one has {major}.{minor}" if major else "that of this one is unknown"

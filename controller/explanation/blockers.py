@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from controller.explanation.phrases import UNNAMED_POD, Answer, counted, listed, short_resource
+from controller.explanation.phrases import UNNAMED_POD, Answer, counted, joined, listed, short_resource
 from controller.model.reasons import UnplacedReason
 from controller.model.views import PartitionView
 from controller.planner.board.devices import Device
@@ -92,8 +92,7 @@ def _has_run(one: Candidate, size: int) -> bool:
 def _starts(one: Candidate, resource: str) -> str:
     pool = one.device.pool
     spec = pool.model.profile(pool.profiles[resource]) if isinstance(pool, MigPool) else None
-    texts = [str(start) for start in spec.starts] if spec is not None else []
-    return " or ".join([*([", ".join(texts[:-1])] if len(texts) > 1 else []), *texts[-1:]])
+    return joined([str(start) for start in spec.starts] if spec is not None else [], "or")
 
 
 def _released(one: Candidate, resource: str) -> str:

@@ -75,9 +75,11 @@ def _why_ineligible(gpu: GpuStock, wants: Wants) -> Ineligible | None:
         return None
     if gpu.ineligible is Ineligible.MIG_MODE_DISABLED and all(name == WHOLE for name, _ in wants):
         return None  # it is advertised whole
+    needed = {_cut_for(name) for name, _ in wants}
+    if gpu.ineligible is Ineligible.NO_MIG_PLACEMENTS and Cut.MIG not in needed:
+        return Ineligible.MIG_MODE_ENABLED  # slices and whole GPUs need no placements
     if gpu.ineligible is not None:
         return gpu.ineligible
-    needed = {_cut_for(name) for name, _ in wants}
     if gpu.cut not in needed:
         return Ineligible.MIG_MODE_ENABLED if gpu.cut is Cut.MIG else Ineligible.MIG_MODE_DISABLED
     return None

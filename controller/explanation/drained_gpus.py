@@ -9,7 +9,6 @@ from controller.explanation.causes import Cause
 from controller.explanation.phrases import UNNAMED_POD, Answer, cpus_and_memory, gpus_on, listed, spelled
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
-from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.draining.drains import GpuDrain
 from controller.planner.inventory.stock import Ineligible
@@ -26,8 +25,7 @@ def to_owner(drain: GpuDrain, board: Board) -> Answer:
     free = board.nodes[drain.node].free
     until = [f"{listed(names)} {'has' if len(names) < 2 else 'have'} finished"] if names else []
     if free.cpu_milli < 0 or free.memory_bytes < 0 or free.pods < 0:
-        amount = cpus_and_memory(needs.cpu_milli, needs.memory_bytes)
-        until.append(f"{amount} are free on node {drain.stock.name}")
+        until.append(f"{cpus_and_memory(needs.cpu_milli, needs.memory_bytes)} are free on node {drain.stock.name}")
     detail = f"There is room for {spelled(drain.assignment.wants)} once {' and '.join(until)}." if until else ""
     return Answer(UnplacedReason.WAITS_FOR_RELEASE, message, detail)
 
@@ -39,7 +37,3 @@ def causes_of_drains(drains: Iterable[GpuDrain], wants: Wants, nodes: Collection
         for one in drains
         if one.node in nodes and one.device is not None and any(name in one.device.pool.serves for name, _ in wants)
     ]
-
-
-def drain_of(drains: Iterable[GpuDrain], assignment: Assignment) -> GpuDrain | None:
-    return next((one for one in drains if one.assignment is assignment), None)

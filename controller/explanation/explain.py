@@ -16,8 +16,8 @@ from typing import NamedTuple
 from controller.explanation.blockers import Candidate, blocking, taken_by_others
 from controller.explanation.capability import Prospects, alike, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
-from controller.explanation.drained_gpus import causes_of_drains, drain_of, to_owner
-from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, kept_off_by_others, uncordoned
+from controller.explanation.drained_gpus import causes_of_drains, to_owner
+from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, kept_off_by_others, uncordoned, unmarked
 from controller.explanation.gangs import about_broken, about_incomplete, about_too_large
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
@@ -131,7 +131,7 @@ class _Explainer:
         if broken is not None:
             own = self._alone(assignment)
             return own if own.reason in _NOT_FOR_ROOM else self._too_large(assignment.pod) or broken
-        drain = drain_of(self._drains, assignment)
+        drain = next((one for one in self._drains if one.assignment is assignment), None)
         if drain is not None:
             return self._with_hint(assignment, to_owner(drain, self._board))
         return self._alone(assignment)
@@ -181,7 +181,7 @@ class _Explainer:
         able = self._able_nodes(wants)
         self._effort.spend(assignment.pod, 1 + (len(able.nodes) + len(able.others)) // _GLANCES)
         if not able.nodes:
-            return nearest(able.others) if able.others else self._never_fits(wants)
+            return self._elsewhere(assignment, able.others) if able.others else self._never_fits(wants)
         if not any(self._stocks[node].is_large_enough(assignment.needs) for node in able.nodes):
             return no_large_node(assignment.needs, (self._stocks[node].node for node in able.nodes))
         nodes = [node for node in able.nodes if self._groups.may_use(assignment.pod, node)]
@@ -235,6 +235,19 @@ class _Explainer:
         ]
         return cordoned(names) if names else None
 
+    def _elsewhere(self, assignment: Assignment, causes: Sequence[Cause]) -> Answer:
+        """No node is there for this kind of partition: why those that the pod names are not."""
+        nodes = list(dict.fromkeys(cause.node for cause in causes))
+        named = self._named(assignment.pod, nodes)
+        own = [cause for cause in causes if cause.node in named]
+        return nearest(own) if own else self._filtered(assignment, nodes)
+
+    def _named(self, pod: PodView, nodes: Sequence[int]) -> list[int]:
+        """Those that its selector and affinity do not exclude: no remedy must lead it to others."""
+        self._effort.spend(pod, len(nodes))
+        bare = ((number, self._misfit(pod, unmarked(self._stocks[number].node))) for number in nodes)
+        return [number for number, misfit in bare if misfit is None or misfit.plugin != "NodeAffinity"]
+
     def _misfit(self, pod: PodView, node: NodeView) -> Misfit | None:
         return self._groups.why_not(pod, node)
 
@@ -280,8 +293,8 @@ class _Explainer:
         return found
 
     def _filtered(self, assignment: Assignment, nodes: Sequence[int]) -> Answer:
-        large = [number for number in nodes if self._stocks[number].is_large_enough(assignment.needs)]
-        self._effort.spend(assignment.pod, len(large))
+        large = [number for number in nodes if self._stocks[number].is_large_enough(assignment.needs)] or list(nodes)
+        large = self._named(assignment.pod, large) or large
         causes = {number: causes_of(self._stocks[number], number, assignment.wants) for number in large}
         eligible = [number for number in large if not causes[number]] or large  # others need more than one remedy
         named = [(node, self._misfit(assignment.pod, node)) for node in (self._stocks[one].node for one in eligible)]

@@ -74,9 +74,8 @@ def kept_off_by_others(nodes: int, reasons: Mapping[str, int], which: str = "eve
         return NO_WORK_LEFT
     words = {reason: count for reason, count in reasons.items() if count}
     lacking = next((found[1] for reason in sorted(words) if (found := _NO_CLAIM.fullmatch(reason))), None)
-    remedy = "Change the pod's affinity, topology spread constraints or volumes."
-    if lacking is not None:
-        remedy = f"Create the claim {lacking}."
+    constraints = "Change the pod's affinity, topology spread constraints or volumes."
+    remedy = f"Create the claim {lacking}." if lacking is not None else constraints
     message = f"The scheduler rejects this pod on {which}: {joined(sorted(words))}. {remedy}"
     detail = ", ".join(f"{count} {reason}" for reason, count in sorted(words.items()))
     return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, message, f"Of {counted(nodes, 'node')}: {detail}.")
@@ -89,19 +88,19 @@ def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
             if taints:
                 names = f"taint{'s' if len(taints) > 1 else ''} {joined([_spelled(taint) for taint in taints])}"
                 which = "each" if len(taints) > 1 else "it"
-                remedy = f"Add a toleration for {which} to the pod."
-                return _Obstacle(f"has {names}", f"have {names}", remedy)
+                return _Obstacle(f"has {names}", f"have {names}", f"Add a toleration for {which} to the pod.")
         case "NodeUnschedulable":
+            then = _obstacle(pod, uncordoned(node), Misfit(plugin="TaintToleration", reasons=()))
             remedy = "Wait, or ask an administrator to uncordon the node."
-            return _Obstacle("is cordoned", "are cordoned", remedy)
+            if not then.one:
+                return _Obstacle("is cordoned", "are cordoned", remedy)
+            return _Obstacle(f"is cordoned and {then.one}", f"are cordoned and {then.many}", f"{remedy} {then.remedy}")
         case "NodeAffinity":
-            missing = next(((key, value) for key, value in pod.node_selector if node.labels.get(key) != value), None)
-            if missing is not None:
-                what = f"match the pod's node selector {'='.join(missing)}"
-                return _Obstacle(f"does not {what}", f"do not {what}", "Change the pod's node selector.")
-            if pod.node_affinity is not None:
-                what = "match the pod's required node affinity"
-                return _Obstacle(f"does not {what}", f"do not {what}", "Change the pod's node affinity.")
+            missing = [f"{key}={value}" for key, value in pod.node_selector if node.labels.get(key) != value]
+            if missing or pod.node_affinity is not None:
+                field = "node selector" if missing else "node affinity"
+                what = f"match the pod's {f'{field} {missing[0]}' if missing else f'required {field}'}"
+                return _Obstacle(f"does not {what}", f"do not {what}", f"Change the pod's {field}.")
     words = misfit.message.removeprefix("node(s) ")
     what = "volumes" if misfit.plugin in VOLUME_FILTERS else "scheduling constraints"
     return _Obstacle(words, words, f"Change the pod's {what}.")
@@ -109,6 +108,11 @@ def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
 
 def _spelled(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def unmarked(node: NodeView) -> NodeView:
+    """Without any taint."""
+    return replace(node, unschedulable=False, taints=())
 
 
 def uncordoned(node: NodeView) -> NodeView:

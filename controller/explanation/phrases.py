@@ -42,9 +42,9 @@ def listed(names: Sequence[str]) -> str:
     return joined(names)
 
 
-def joined(names: Sequence[str]) -> str:
+def joined(names: Sequence[str], word: str = "and") -> str:
     """All of them: `a, b and c`."""
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
+    return f" {word} ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 def gpus_of(indexes: Sequence[int]) -> str:

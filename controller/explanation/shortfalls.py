@@ -49,7 +49,12 @@ def too_little_left(demand: Demand, nodes: Sequence[tuple[NodeView, NodeCapacity
     """`nodes` have the partitions; the one with most free CPU comes first."""
     held = [(node, lacking) for node, capacity in nodes if (lacking := capacity.lacks(demand))]
     if len(held) == len(nodes):
-        return _overheld(*held[0])
+        node, lacking = held[0]
+        return Answer(
+            UnplacedReason.WAITS_FOR_RELEASE,
+            f"Pods on node {node.name} hold more {joined(lacking)} than there is, so what is made there counts as "
+            "theirs. The pod starts when those whose device is gone are deleted; or add a GPU node.",
+        )
     nodes = [one for one in nodes if not one[1].lacks(demand)]
     enough_cpu = (one for one in nodes[:_COMPARED] if one[1].free.cpu_milli >= demand.needs.cpu_milli)
     best, capacity = next(enough_cpu, nodes[0])
@@ -63,14 +68,6 @@ def too_little_left(demand: Demand, nodes: Sequence[tuple[NodeView, NodeCapacity
         f"GPUs have room for {spelled(demand.wants)}, but their nodes lack {joined(what)}: the pod requests "
         f"{joined(requested)}. {'. '.join(remedies)}, or add a GPU node.",
         f"The best of {counted(len(nodes), 'node')}, {best.name}, has {joined(left)} left.",
-    )
-
-
-def _overheld(node: NodeView, lacking: Sequence[str]) -> Answer:
-    return Answer(
-        UnplacedReason.WAITS_FOR_RELEASE,
-        f"Pods on node {node.name} hold more {joined(lacking)} than there is, so what is made there counts as theirs. "
-        "The pod starts when those whose device is gone are deleted; or add a GPU node.",
     )
 
 

@@ -236,6 +236,13 @@ def test_on_a_mixed_node_it_is_not_known_which_gpus_are_cut(run: Run, label: str
     assert ("some of its GPUs are cut into MIG instances, and which ones is not known" in notes) is bool(code)
 
 
+@pytest.mark.parametrize(("major", "noted"), [("6", True), ("7", False), ("10", False)])
+def test_what_replicas_need_before_volta_is_noted(run: Run, major: str, noted: bool) -> None:
+    old = node(**{"nvidia.com/gpu.product": "Tesla-P4", "nvidia.com/gpu.compute.major": major})
+    code, _, notes = run("import", [config_map(any=MPS_4), old])
+    assert (code, "n1: before Volta the agent makes replicas only with mpsReplicasBeforeVolta" in notes) == (0, noted)
+
+
 def test_another_name_for_the_resource_is_dropped_as_the_plugin_does(run: Run) -> None:
     text = "version: v1\nsharing: {timeSlicing: {resources: [{name: gpu, rename: gpu-shared, replicas: 4}]}}"
     bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"capacity": {WHOLE: "8"}}}

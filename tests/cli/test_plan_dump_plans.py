@@ -89,9 +89,7 @@ def test_where_pods_hold_slices_at_unknown_places_the_node_is_left_out(
     found = planned(capsys, dump(tmp_path, *objects[:2], pod("one")))
     assert reasons(found) == {"one": "AwaitingAgent"}
     message = found["unplaced"][0]["message"]
-    assert message.startswith(
-        "What is in use on the GPUs that could hold it is not known; node n1 is left out: pods hold 1"
-    )
+    assert message.startswith("Too little is known of the GPUs that could hold it; node n1 is left out: pods hold 1")
     assert "agent's pod" not in message
 
 

@@ -320,6 +320,62 @@ def test_the_nearest_of_several_causes_is_named_with_one_remedy() -> None:
     )
 
 
+@pytest.mark.parametrize("partitioning", ["mig", "mps", None])
+def test_where_no_node_serves_it_the_remedy_is_about_those_that_the_pod_selects(partitioning: str | None) -> None:
+    """A label of another node would not help it."""
+    other = server("h1", mig(), labels=on("h1"), partitioning=partitioning)
+    own = server("h2", mig(), labels=on("h2"), partitioning=None if partitioning else "mig")
+    _, message = answer_to(cluster(other, own, pending=[pod("a", "10gb", selector=on("h2"))]))
+    assert "h2" in message
+    assert "h1" not in message
+
+    reason, message = answer_to(
+        cluster(server("h1", mig(), partitioning=None), pending=[pod("a", "1g.5gb", selector=on("h3"))])
+    )
+    assert reason is UnplacedReason.FILTERED_BY_SCHEDULER
+    assert message.startswith(
+        "The only suitable node, h1, does not match the pod's node selector kubernetes.io/hostname=h3. "
+        "Change the pod's node selector. Node h1 is not enabled for gpuplan."
+    )
+
+
+@pytest.mark.parametrize("limit", [{"agent_alive": False}, {"paused": True}])
+def test_a_cordon_of_the_node_that_the_pod_selects_comes_before_other_nodes(limit: dict[str, bool]) -> None:
+    node, plan_of_it = server("h1", mig(), labels=on("h1"))
+    cordoned = replace(node, unschedulable=True), replace(plan_of_it, **limit)  # type: ignore[arg-type]  # by field name
+    for other in (server("h2", mig(), labels=on("h2")), server("h2", mig(), labels=on("h2"), taints=["team"])):
+        _, message = answer_to(cluster(cordoned, other, pending=[pod("a", "1g.5gb", selector=on("h1"))]))
+        assert message.startswith("The only suitable node, h1, is cordoned. Wait, or ask an administrator to uncordon")
+        assert "h2" not in message
+        assert "paused" in message or "stopped responding" in message
+
+
+def test_the_taint_of_the_node_that_the_pod_selects_is_named_with_its_remedy() -> None:
+    own = server("h1", mig(), labels=on("h1"), taints=["team"])
+    other = server("h2", mig(), labels=on("h2"))
+    _, message = answer_to(cluster(own, other, pending=[pod("a", "1g.5gb", selector=on("h1"))]))
+    assert "h1, has taint team:NoSchedule. Add a toleration for it to the pod." in message
+    assert "selector" not in message
+
+
+def test_a_taint_behind_a_cordon_is_named_as_well() -> None:
+    node, plan_of_it = server("h1", mig(), taints=["team"])
+    _, message = answer_to(cluster((replace(node, unschedulable=True), plan_of_it), pending=[pod("a", "1g.5gb")]))
+    assert message == (
+        "The only suitable node, h1, is cordoned and has taint team:NoSchedule. "
+        "Wait, or ask an administrator to uncordon the node. Add a toleration for it to the pod."
+    )
+
+
+def test_for_slices_mig_mode_is_in_the_way_and_not_that_placements_are_unknown() -> None:
+    gpu = mig(gpu_model=replace(H100, confirmed=False))
+    reason, message = answer_to(cluster(server("n1", gpu, partitioning="auto"), pending=[pod("a", "10gb")]))
+
+    assert reason is UnplacedReason.BLOCKED
+    assert "`nvidia-smi -i 0 -mig 0`" in message
+    assert "Request an MPS slice" not in message
+
+
 @pytest.mark.parametrize(("number", "expected"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (0.5, "0.5 nodes")])
 def test_a_noun_agrees_with_its_number(number: float, expected: str) -> None:
     assert counted(number, "node") == expected

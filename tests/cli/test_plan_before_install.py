@@ -1,0 +1,93 @@
+"""`gpuplan plan -f` before the installation: nodes as NVIDIA's programs left them, with gpuplan's label or without."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.objects import node, pod
+from tests.builders.objects import plan as plan_object
+from tests.cli.plan_command import dump, layouts, places, planned, reasons
+
+WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+
+
+def labelled(raw: dict[str, Any], **labels: str) -> dict[str, Any]:
+    raw["metadata"]["labels"] |= {f"nvidia.com/gpu.{name}": value for name, value in labels.items()}
+    return raw
+
+
+def without(raw: dict[str, Any], *labels: str) -> dict[str, Any]:
+    for name in labels:
+        raw["metadata"]["labels"].pop(name, None)
+    return raw
+
+
+@pytest.mark.parametrize("replicas", [2, 4, 48])
+@pytest.mark.parametrize("mode", ["mig", "mps"])
+def test_equal_shares_that_people_pin_can_be_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, mode: str, replicas: int
+) -> None:
+    pin = plan_object(spec={"gpus": [{"index": 0, "mps": {"replicas": replicas}}]})
+    assert planned(capsys, dump(tmp_path, node(mode=mode), pin))["impossible"] == []
+
+
+def test_more_equal_shares_than_mps_serves_are_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    card = labelled(node(mode="mps"), product="Tesla-P4", memory="7680", **{"compute.major": "6", "compute.minor": "1"})
+    pin = plan_object(spec={"gpus": [{"index": 0, "mps": {"replicas": 20}}]})
+    (problem,) = planned(capsys, dump(tmp_path, card, pin), expected=2)["impossible"]
+    assert "mps.replicas is 20, and MPS serves 16 clients" in problem
+
+
+def test_a_gpu_is_not_given_whole_and_cut_as_well(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The label says MIG, so that MIG mode is taken as on, and NVIDIA's device plugin still advertises it whole."""
+    pods = [pod("whole", requests={WHOLE: "1"}), pod("mig")]
+    found = planned(capsys, dump(tmp_path, node(allocatable={WHOLE: "1"}), *pods))
+    assert (places(found), reasons(found)) == ({"mig": "n1"}, {"whole": "Blocked"})
+    assert "1 is in MIG mode" in found["unplaced"][0]["message"]
+
+
+def test_where_placements_are_unknown_mig_mode_is_not_taken_as_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    card = labelled(node(mode="auto", allocatable={WHOLE: "2"}), product="NVIDIA-H20", count="2")
+    pods = [pod("mig", requests={"nvidia.com/mig-1g.12gb": "1"}), pod("slice", requests={"nvidia.com/gpu-10gb": "1"})]
+    found = planned(capsys, dump(tmp_path, card, *pods))
+    assert (places(found), reasons(found)) == ({"slice": "n1"}, {"mig": "MIGModeDisabled"})
+
+
+@pytest.mark.parametrize("mode", ["mig", None])
+def test_a_node_without_gpu_feature_discovery_is_named_with_what_to_write(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, mode: str | None
+) -> None:
+    bare = without(node(mode=mode, allocatable={WHOLE: "8"}), "nvidia.com/gpu.product", "nvidia.com/gpu.count")
+    found = planned(capsys, dump(tmp_path, bare, pod("one")))
+    (left,) = found["leftOut"]
+    (missed,) = found["unplaced"]
+    assert f"node n1 is left out: {left['reason']}" in missed["message"]
+    assert "What is in use" not in missed["message"]
+    if mode:
+        assert "write it and nvidia.com/gpu.count into the file" in left["reason"]
+
+
+def test_a_pod_with_a_share_is_left_to_its_scheduler(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shared = labelled(node(mode="mps", allocatable={SHARED: "4"}), replicas="4")
+    found = planned(capsys, dump(tmp_path, shared, pod("one", requests={SHARED: "1"})))
+    (missed,) = found["unplaced"]
+    assert missed["message"] == (
+        "default-scheduler binds this pod where nvidia.com/gpu.shared is free, so gpuplan plans nothing for it."
+    )
+
+
+def test_pods_whose_claims_are_not_in_the_files_are_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    found = planned(capsys, dump(tmp_path, node(), pod("one", volumes=volumes), pod("two")))
+    assert found["remarks"] == [
+        "the volumes of 1 pod count as within reach of every node: no PersistentVolumeClaim is in the files"
+    ]
+    claim = {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {},
+        "metadata": {"name": "data", "namespace": "default", "uid": "c"},
+    }  # fmt: skip
+    found = planned(capsys, dump(tmp_path, node(), claim, pod("one", volumes=volumes)))
+    assert (found["remarks"], layouts(found)) == ([], {"n1": ["1g.10gb@6"]})

@@ -198,7 +198,7 @@ class DriverError(Exception):
 
     def __init__(self, attempted: str, answer: str) -> None:
         super().__init__(f"{attempted}: {answer}")
-        self.answer = answer
+        self.attempted, self.answer = attempted, answer
 
 
 class DriverGoneError(DriverError):

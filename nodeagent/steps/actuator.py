@@ -13,18 +13,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from kube.backoff import Backoff
 from kube.logs import fields
 from nodeagent.hardware.driver import DriverError, GpuDriver, GpuInstance, InUseError, ObservedGpu
 from nodeagent.steps.changes import GpuChange
-from nodeagent.steps.journal import Action, Intent, Journal
+from nodeagent.steps.journal import Action, HeldOpen, Intent, Journal
 from partitioning.layouts import Instance
 
 log = logging.getLogger(__name__)
-FIRST_PAUSE_SECONDS = 1.0
-LAST_PAUSE_SECONDS = 30.0
-HELD_OPEN_SECONDS = (5.0, 300.0)
-"""First and longest pause after a driver refused what no process is seen to use: each try takes its id off the list."""
+USUAL_PAUSES = (1.0, 30.0)
+"""Seconds: the first after a failure, which doubles, and the longest."""
+HELD_OPEN_PAUSES = (5.0, 300.0)
+"""After a driver refused what no process is seen to use: each try takes its id off the list."""
 ACTING_SECONDS = 20.0
 """No further step on hardware begins after this time in one pass: the heartbeat and the status need passes that end."""
 SpecVersion: TypeAlias = tuple[str, int]
@@ -67,9 +66,10 @@ class HeldOpenError(InUseError):
 class _Pause:
     """After a failure on one GPU: the same plan is not tried again at once."""
 
-    spec_version: SpecVersion
+    spec_version: SpecVersion | None
+    """None where an earlier agent failed."""
     error: DriverError
-    backoff: Backoff
+    seconds: float
     over_at: float
     since: float
 
@@ -91,7 +91,7 @@ class Actuator:
         self._clock = clock
         self._stopping = stopping
         self._forget = forget
-        self._pauses: dict[str, _Pause] = {}
+        self._pauses: dict[str, _Pause | None] = {}
 
     def run_all(
         self, changes: Iterable[GpuChange], *, spec_version: SpecVersion, newest: Callable[[], SpecVersion]
@@ -107,11 +107,11 @@ class Actuator:
     def run(self, change: GpuChange, *, spec_version: SpecVersion, may_go_on: Callable[[], bool]) -> Actuated:
         """Work through the steps of one GPU as far as possible."""
         uuid, now = change.gpu.uuid, self._clock()
-        pause = self._pauses.get(uuid)
+        pause = self._pause(uuid)
         left = change.kept or change.withdraw or change.destroy
         held = bool(left) and pause is not None and isinstance(pause.error, HeldOpenError)
         if not (change.acts or held):
-            self._pauses.pop(uuid, None)
+            self._remember(uuid, None)
             return Actuated()
         if pause is not None and not held and pause.spec_version != spec_version:
             pause = None
@@ -119,28 +119,49 @@ class Actuator:
             return Actuated(error=pause.error, fresh=False, seconds=now - pause.since)
         result = self._work(change, spec_version, may_go_on)
         if result.error is None:
-            self._pauses.pop(uuid, None)
+            self._remember(uuid, None)
             return result
-        again = pause is not None and type(pause.error) is type(result.error)
-        backoff = pause.backoff if pause is not None and again else _backoff(result.error)
-        since = pause.since if pause is not None and again else now
-        seconds = backoff.next_seconds()
-        self._pauses[uuid] = _Pause(spec_version, result.error, backoff, self._clock() + seconds, since)
+        first_seconds, longest_seconds = HELD_OPEN_PAUSES if isinstance(result.error, HeldOpenError) else USUAL_PAUSES
+        seconds, since = first_seconds, now
+        if pause is not None and type(pause.error) is type(result.error):
+            seconds, since = min(2 * pause.seconds, longest_seconds), pause.since
+        self._remember(uuid, _Pause(spec_version, result.error, seconds, self._clock() + seconds, since))
         context = fields(gpu=change.gpu.index, error=result.error.kind)
         log.warning("GPU %d: %s; next try in %g s", change.gpu.index, result.error, seconds, extra=context)
         return replace(result, seconds=now - since)
 
     def rests(self, gpu_uuid: str) -> bool:
         """A program holds open what was to be destroyed on this GPU: until the next try pods may get all of it."""
-        pause = self._pauses.get(gpu_uuid)
+        pause = self._pause(gpu_uuid)
         return pause is not None and isinstance(pause.error, HeldOpenError) and self._clock() < pause.over_at
 
     def seconds_to_retry(self, gpus: Collection[str]) -> float | None:
         """Until the first pause of these GPUs is over."""
         # One of a GPU that is held open lasts until its ids are withdrawn again, which no pass makes faster.
-        pauses = [self._pauses[gpu] for gpu in gpus if gpu in self._pauses]
+        pauses = [pause for gpu in gpus if (pause := self._pause(gpu)) is not None]
         waits = [p for p in pauses if p.over_at > self._clock() or not isinstance(p.error, HeldOpenError)]
         return min((max(pause.over_at - self._clock(), 0.0) for pause in waits), default=None)
+
+    def _pause(self, gpu_uuid: str) -> _Pause | None:
+        """At first as an earlier agent left it, if something was held open; a clock may have begun again since."""
+        if gpu_uuid not in self._pauses:
+            found, now, pause = self._journal.held_open(gpu_uuid), self._clock(), None
+            if found is not None:
+                over_at = min(found.over_at, now + found.pause_seconds)
+                error = HeldOpenError(found.attempted, found.answer)
+                pause = _Pause(None, error, found.pause_seconds, over_at, min(found.since, now))
+            self._pauses[gpu_uuid] = pause
+        return self._pauses[gpu_uuid]
+
+    def _remember(self, gpu_uuid: str, pause: _Pause | None) -> None:
+        if pause is None and self._pause(gpu_uuid) is None:
+            return
+        self._pauses[gpu_uuid] = pause
+        held_open = None
+        if pause is not None and isinstance(pause.error, HeldOpenError):
+            error = pause.error
+            held_open = HeldOpen(error.attempted, error.answer, pause.since, pause.over_at, pause.seconds)
+        self._journal.hold(gpu_uuid, held_open)
 
     def _work(self, change: GpuChange, spec_version: SpecVersion, may_go_on: Callable[[], bool]) -> Actuated:
         gpu, interrupted = change.gpu, False
@@ -213,10 +234,3 @@ class Actuator:
     def _create(self, gpu: ObservedGpu, placed: Instance) -> None:
         made = self._driver.create_gpu_instance(gpu.uuid, placed)
         self._driver.create_compute_instance(gpu.uuid, made)
-
-
-def _backoff(error: DriverError) -> Backoff:
-    """Without jitter: a driver has one caller."""
-    usual = FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS
-    first_seconds, cap_seconds = HELD_OPEN_SECONDS if isinstance(error, HeldOpenError) else usual
-    return Backoff(first_seconds=first_seconds, cap_seconds=cap_seconds, jitter=lambda: 1.0)

@@ -119,6 +119,35 @@ def test_after_five_minutes_the_message_says_what_to_do(held: World) -> None:
     assert held.condition("Stalled")["status"] == "False"
 
 
+@pytest.mark.parametrize("each_seconds", [20, 280])
+def test_restarted_agent_goes_on_with_the_pauses_of_the_one_before(held: World, each_seconds: int) -> None:
+    """Or DCGM, which is off for five minutes, would be off again after each restart."""
+    found = []
+    for second in range(900):
+        if second and second % each_seconds == 0:
+            held.restart()
+        held.run(1.0)
+        found.append(held.found())
+    assert {state for state, _ in found[:280]} <= {"WaitingForRelease", "Changing"}
+    assert set(found[310:]) == {("Failed", "HeldOpen")}
+    tries = [done for done in held.effect.done if done.startswith("journal destroy")]
+    assert len(tries) <= 9, len(tries)
+    let_go(held)
+    held.restart()
+    run_for(held, 400.0)
+    assert held.found() == ("Ready", "Confirmed")
+    assert not list(held.state.journal.iterdir())
+
+
+def test_pause_of_a_boot_before_is_no_longer_than_any_other(held: World) -> None:
+    run_for(held, 2000.0)
+    held.clock.now = 10.0  # counts from the start of the machine
+    held.restart()
+    let_go(held)
+    run_for(held, 400.0)
+    assert held.found() == ("Ready", "Confirmed")
+
+
 def test_new_plan_without_the_change_is_carried_out_at_once(held: World) -> None:
     held.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
     held.settle(4)

@@ -211,7 +211,7 @@ def _parts(
     planner: Callable[[Snapshot], PlanningResult],
     recorder: EventRecorder,
 ) -> Parts:
-    writer, manage = Writer(environment), settings.operator_labels == "manage"
+    writer = Writer(environment)
     return Parts(
         environment=environment,
         window=window,
@@ -231,9 +231,9 @@ def _parts(
             agent_silent_seconds=settings.agent_silent_seconds,
             taint_removal_seconds=settings.taint_removal_seconds,
         ),
-        node_labels=NodeLabels(environment, manage_operator=manage),
+        node_labels=NodeLabels(environment, manage_operator=settings.operator_labels == "manage"),
         nvidia_configs=NvidiaConfigs(environment, settings.nvidia_config),
-        reporter=Reporter(environment, recorder, mps_user_id=settings.mps_user_id, manage_operator=manage),
+        reporter=Reporter(environment, recorder, mps_user_id=settings.mps_user_id),
         pod_ways=PodWays(environment),
         nominator=Nominator(environment, enabled=settings.nominate_pods),
     )

@@ -1,8 +1,8 @@
 """Warns about labels of nodes that cannot be understood, or contradict each other.
 
 Takes the names of nodes that changed from the state, and writes a log line and an Event of the Node where what is wrong
-with its labels is new, or with the annotation by which `operatorLabels: manage` restores the GPU Operator's. Never
-decides whether a node is enabled: `crds.v1alpha1.enablement` does.
+with its labels is new, or with the annotation by which the GPU Operator's are put back. Never decides whether a node is
+enabled: `crds.v1alpha1.enablement` does.
 """
 
 import json
@@ -27,11 +27,8 @@ log = logging.getLogger(__name__)
 class LabelWarnings:
     """Run often: a node that did not change costs nothing."""
 
-    def __init__(
-        self, recorder: Recorder, state: State, *, clock: Callable[[], float], manage_operator: bool = False
-    ) -> None:
-        self._recorder, self._manage = recorder, manage_operator
-        self._state = state
+    def __init__(self, recorder: Recorder, state: State, *, clock: Callable[[], float]) -> None:
+        self._recorder, self._state = recorder, state
         self._log = ChangeLog(log)
         self._agenda = Agenda(clock=clock, every=state.names)
         state.listen(self._agenda.touch)
@@ -46,7 +43,7 @@ class LabelWarnings:
                 self._recorder.emit(about, "Warning", EventReason.PARTITIONING_LABELS, problem)
 
     def _problem(self, node: NodeView) -> str:
-        record = record_problem(node) if self._manage else ""
+        record = record_problem(node)
         given = node.labels.get(LABEL_DRIVER, CLOSED)
         driver = (
             "" if given == CLOSED else f"label {LABEL_DRIVER}={given} is not understood: use {CLOSED}, or remove it"

@@ -6,8 +6,8 @@ when the node is not enabled any more and its agent has reported that no pod hol
 manage` the operator's labels of its device plugin and mig-manager are switched off and restored with it, and an
 annotation keeps what was there. They are written once when the node is enabled, and once when the operator returns:
 later edits by others are respected. While an agent reports that a partition is held open by a program that the driver
-does not list, DCGM and its exporter are off, too, and in the annotation. Must never touch a node without the
-operator's labels, nor any other label.
+does not list, DCGM and its exporter are off, too, and in the annotation. What the annotation keeps is put back whatever
+the setting is by then. Must never touch a node without the operator's labels, nor any other label.
 """
 
 import json
@@ -67,18 +67,18 @@ def changes(labels: Labels, record: str | None, *, manage: bool, released: bool,
     stays = labels.get(LABEL_NODE_AGENT) == HERE and not released
     # Labels that are not understood, or disagree, are no request: everything stays as it is.
     if stays or not found.ended:
-        return _monitors(labels, record, held_open=False) if manage else Changes()
-    return _handed_back(labels, record, manage=manage)
+        return _monitors(labels, record, held_open=False)
+    return _handed_back(labels, record)
 
 
 def _enabled(labels: Labels, record: str | None, *, manage: bool, held_open: bool) -> Changes:
     ours: dict[str, str | None] = {} if labels.get(LABEL_NODE_AGENT) == HERE else {LABEL_NODE_AGENT: HERE}
     runs = gpu_operator.runs(labels)
-    if manage and record is not None and not runs:
+    if record is not None and not runs:
         # It took our values along, as when feature discovery fails for a while, and comes back with its own.
         return Changes(labels=ours, annotations={ANNOTATION_OPERATOR_LABELS: None})
-    if manage and record is not None:
-        parked = _monitors(labels, record, held_open=held_open)
+    if record is not None:
+        parked = _monitors(labels, record, held_open=manage and held_open)
         return Changes(labels={**ours, **parked.labels}, annotations=parked.annotations)
     if not manage or not runs or gpu_operator.at_work(labels):
         return Changes(labels=ours)
@@ -111,9 +111,9 @@ def _still_off(labels: Labels, before: Mapping[str, str | None]) -> dict[str, st
     return {key: value for key, value in before.items() if labels.get(key) == gpu_operator.OFF}
 
 
-def _handed_back(labels: Labels, record: str | None, *, manage: bool) -> Changes:
+def _handed_back(labels: Labels, record: str | None) -> Changes:
     ours: dict[str, str | None] = {LABEL_NODE_AGENT: None} if LABEL_NODE_AGENT in labels else {}
-    before = values_before(record) if manage and record is not None else None
+    before = values_before(record) if record is not None else None
     if before is None:
         return Changes(labels=ours)
     return Changes(labels={**ours, **_still_off(labels, before)}, annotations={ANNOTATION_OPERATOR_LABELS: None})
@@ -150,7 +150,7 @@ class NodeLabels:
         if node is None:
             return
         released = reading is not None and reading.handed_back and reading.node_uid == node.uid
-        manage, held_open = self._manages(name, node.labels, node.operator_record), self._held_open(name)
+        manage, held_open = self._manages(name, node.labels), self._held_open(name)
         if changes(node.labels, node.operator_record, manage=manage, released=released, held_open=held_open):
             yield Duty(what=f"labels of node {name}", about=name, act=partial(self._write, name))
 
@@ -160,7 +160,7 @@ class NodeLabels:
         labels, annotations = (raw["metadata"].get(part) or {} for part in ("labels", "annotations"))
         released = LABEL_NODE_AGENT in labels and enablement(labels).ended and self._released(raw)
         record, held_open = annotations.get(ANNOTATION_OPERATOR_LABELS), self._held_open(name)
-        manage = self._manages(name, labels, record)
+        manage = self._manages(name, labels)
         due = changes(labels, record, manage=manage, released=released, held_open=held_open)
         operations = metadata_patch(raw, labels=due.labels, annotations=due.annotations)
         if not patch_node(self._api, name, operations):
@@ -168,13 +168,11 @@ class NodeLabels:
         texts = (f"{key}={value}" if value is not None else f"{key} removed" for key, value in due.labels.items())
         log.info("node %s: labels written: %s", name, ", ".join(texts) or "none")
 
-    def _manages(self, name: str, labels: Labels, record: str | None) -> bool:
-        """An enabled node keeps the operator's labels where NVIDIA's plugin is its backend, and a person decides about
-        them; or may be its backend, since the plan is not there. Not before DCGM is back."""
+    def _manages(self, name: str, labels: Labels) -> bool:
+        """Not where NVIDIA's plugin is the backend of an enabled node, and a person decides about the operator's
+        labels; or may be its backend, since the plan is not there."""
         reading = self._state.plan(name)
-        left = enablement(labels).mode is not None and (reading is None or reading.by_nvidia)
-        parked = any(key in gpu_operator.MONITORS for key in values_before(record or "") or ())
-        return self._manage and (parked or not left)
+        return self._manage and not (enablement(labels).mode is not None and (reading is None or reading.by_nvidia))
 
     def _held_open(self, name: str) -> bool:
         """Not once the agent has given up, nor while it is silent: the node has its monitoring back then."""

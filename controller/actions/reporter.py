@@ -34,21 +34,14 @@ ERRORS = (Written.FAILED, Written.UNANSWERED)
 class Reporter:
     """Remembers what it has reported."""
 
-    def __init__(
-        self,
-        environment: Environment,
-        recorder: Recorder,
-        *,
-        mps_user_id: int | None = None,
-        manage_operator: bool = False,
-    ) -> None:
-        """`mps_user_id`: as whom MPS clients run; None: any. `manage_operator`: NodeLabels writes the operator's."""
+    def __init__(self, environment: Environment, recorder: Recorder, *, mps_user_id: int | None = None) -> None:
+        """`mps_user_id`: as whom MPS clients run; None: any."""
         self._mps_user_id = mps_user_id
         self._environment = environment
         self._metrics, self._state, self._clock = environment.metrics, environment.state, environment.clock
         self._recorder = recorder
         self._pod_events = PodEvents(recorder, clock=self._clock, waits=self._state.is_pending)
-        self._label_warnings = LabelWarnings(recorder, self._state, clock=self._clock, manage_operator=manage_operator)
+        self._label_warnings = LabelWarnings(recorder, self._state, clock=self._clock)
         self._written_at: dict[str, float] = {}
         self._failures = ChangeLog(log)
         self._pod_failures = ChangeLog(log)

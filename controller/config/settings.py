@@ -130,7 +130,7 @@ class Settings(Section):
     operator_labels: Literal["report", "manage"] = "report"
     """The GPU Operator's labels that switch its device plugin and mig-manager off: manage, the controller sets them on
     nodes that you enable, restores what was there, and takes DCGM off while it holds a partition open; report, the plan
-    says which are missing, with the command."""
+    says which are missing, with the command, and what was set before is put back."""
     nvidia_config: NvidiaConfigMap = NvidiaConfigMap()
     """Where the configs of plans with devicePlugin.backend nvidia are written: keys gpuplan-*, no others."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

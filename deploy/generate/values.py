@@ -283,7 +283,8 @@ class Values(Section):
     operator_labels: Literal["report", "manage"] = "report"
     """The GPU Operator's labels that switch its device plugin and mig-manager off. `manage`: the controller sets them
     on nodes that you enable, restores what was there, and takes DCGM off a node while it holds a partition open that
-    is to be destroyed; it may write these four labels. `report`: the plan says which are missing, with the command."""
+    is to be destroyed; it may write these four labels. `report`: the plan says which are missing, with the command, and
+    what was set before is put back."""
     controller: Controller = Controller()
     """The Deployment that plans. One of its replicas leads."""
     nodes: Nodes = Nodes()

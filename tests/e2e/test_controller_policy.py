@@ -126,8 +126,9 @@ def test_metadata_is_not_its_own(controller: ApiClient, field: str) -> None:
     for path in (f"{PLANS}/{NAME}", f"{NODES}/{NAME}", f"{POD}/status"):
         refused = call(controller, "PATCH", path, {"metadata": {field: {"a": "b"}}}, MERGE)
         assert refused.status == 403, path
-        own = path == f"{NODES}/{NAME}" and field == "labels"
-        rule = "it may write gpuplan.dev/node-agent only" if own else "labels, annotations, finalizers and owners"
+        rule = "labels, annotations, finalizers and owners"
+        if path == f"{NODES}/{NAME}":
+            rule = "gpuplan.dev/node-agent only" if field == "labels" else "gpuplan.dev/operator-labels only"
         assert rule in refused.message
     # A custom resource's status subresource ignores metadata by itself.
     body = {"metadata": {field: {"a": "b"}}}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient
 
-from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER
+from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER, MONITORS
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_NODE_AGENT, LABEL_PARTITIONING
 from kube import apply
 from kube.metadata_patch import metadata_patch
@@ -22,6 +22,7 @@ from tests.waiting import eventually
 
 __all__ = ["controller"]  # a fixture
 
+DCGM, VALIDATOR = MONITORS[0], "nvidia.com/gpu.deploy.operator-validator"
 PATH = f"{NODES}/{NAME}"
 OFF = {DEVICE_PLUGIN: "false", MIG_MANAGER: "false"}
 RECORD = {ANNOTATION_OPERATOR_LABELS: json.dumps({DEVICE_PLUGIN: "true", MIG_MANAGER: None})}
@@ -56,9 +57,36 @@ def test_by_default_it_may_write_its_own_label_only(controller: ApiClient) -> No
     assert "annotations" in metadata(controller, annotations=RECORD).message
 
 
+def test_by_default_it_may_put_back_what_manage_had_set(cluster: RealCluster, controller: ApiClient) -> None:
+    on = {DEVICE_PLUGIN: "true", DCGM: "true"}
+    apply.merge_patch(cluster.admin, PATH, {"metadata": {"labels": on, "annotations": {"a": "b"}}})
+    assert "only" in metadata(controller, labels={DCGM: "x"}).message, "there is no record of ours"
+
+    off = dict.fromkeys(on, "false")
+    apply.merge_patch(cluster.admin, PATH, {"metadata": {"labels": off, "annotations": RECORD}})
+    back: dict[str, Any] = {
+        "labels": {DCGM: "true", DEVICE_PLUGIN: None},
+        "annotations": {ANNOTATION_OPERATOR_LABELS: "{}"},
+    }
+    assert metadata(controller, **back).allowed
+    assert metadata(controller, annotations={ANNOTATION_OPERATOR_LABELS: None}).allowed
+    others: tuple[dict[str, Any], ...] = (
+        {"annotations": {"a": "c"}},
+        {"labels": {VALIDATOR: "false"}},
+        {"labels": {MIG_MANAGER: "true"}},
+    )
+    for fields in others:
+        assert "only" in metadata(controller, **fields).message, fields
+    apply.merge_patch(cluster.admin, PATH, {"metadata": {"labels": on}})
+    assert "only" in metadata(controller, labels=off).message, "it takes nothing off the node"
+
+    gone = {"labels": dict.fromkeys(on), "annotations": {ANNOTATION_OPERATOR_LABELS: None, "a": None}}
+    apply.merge_patch(cluster.admin, PATH, {"metadata": gone})
+
+
 def test_with_manage_it_may_write_the_operators_two_labels(cluster: RealCluster, managed: ApiClient) -> None:
     refused: tuple[dict[str, Any], ...] = (
-        {"labels": {"nvidia.com/gpu.deploy.operator-validator": "false"}},
+        {"labels": {VALIDATOR: "false"}},
         {"labels": {**OFF, LABEL_PARTITIONING: "mps"}},
         {"annotations": {**RECORD, "a": "b"}},
     )

@@ -63,25 +63,24 @@ WRITE = (
 )
 REMOVE = "kubectl annotate node n1 gpuplan.dev/operator-labels-"
 RECORDS = {
-    "as the controller writes it": (json.dumps({DEVICE_PLUGIN: "true", MIG_MANAGER: None}), "false", True, ""),
-    "spoilt, and the labels are off": ("spoilt", "false", True, WRITE),
-    "spoilt, and a label is on": ("[]", "true", True, REMOVE),
-    "spoilt, and the operator has left": ("[]", None, True, REMOVE),
-    "spoilt, and nothing reads it": ("spoilt", "false", False, ""),
+    "as the controller writes it": (json.dumps({DEVICE_PLUGIN: "true", MIG_MANAGER: None}), "false", ""),
+    "spoilt, and the labels are off": ("spoilt", "false", WRITE),
+    "spoilt, and a label is on": ("[]", "true", REMOVE),
+    "spoilt, and the operator has left": ("[]", None, REMOVE),
 }
 
 
-@pytest.mark.parametrize(("record", "value", "manage", "command"), RECORDS.values(), ids=RECORDS)
+@pytest.mark.parametrize(("record", "value", "command"), RECORDS.values(), ids=RECORDS)
 @pytest.mark.parametrize("mode", ["mig", None])
 def test_record_of_the_operators_labels_that_is_not_followed_is_warned_about(
-    record: str, value: str | None, manage: bool, command: str, mode: str | None
+    record: str, value: str | None, command: str, mode: str | None
 ) -> None:
     bench, recorder = StateBench(), Recorder()
     raw = node(mode=mode, metadata={"annotations": {ANNOTATION_OPERATOR_LABELS: record}})
     raw["metadata"]["labels"] |= dict.fromkeys((DEVICE_PLUGIN, MIG_MANAGER), value) if value else {}
     bench.node(raw)
 
-    LabelWarnings(recorder, bench.state, clock=bench.clock, manage_operator=manage).run()
+    LabelWarnings(recorder, bench.state, clock=bench.clock).run()
 
     messages = [message for *_, message in recorder.emitted]
     assert [message.endswith(command) for message in messages] == ([True] if command else [])

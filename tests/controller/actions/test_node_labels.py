@@ -120,10 +120,12 @@ def test_a_label_of_ours_that_keeps_no_agent_there_waits_for_none() -> None:
 
 @pytest.mark.parametrize(("labels", "record", "_"), [*ENABLING.values(), *DISABLED.values()])
 def test_by_default_no_label_but_its_own_is_written(labels: dict[str, str], record: str | None, _: Changes) -> None:
+    """Where `manage` had set some before, they are put back."""
     for released in (False, True):
         found = changes(labels, record, manage=False, released=released)
-        assert found.labels.keys() <= {LABEL_NODE_AGENT}
-        assert not found.annotations
+        assert found.labels.keys() <= {LABEL_NODE_AGENT} | (values_before(record or "{}") or {}).keys()
+        assert "false" not in found.labels.values()
+        assert set(found.annotations.values()) <= {None}
 
 
 @pytest.mark.parametrize(("labels", "record", "_"), [*ENABLING.values(), *DISABLED.values()])

@@ -61,7 +61,8 @@ CASES = {
 @pytest.mark.parametrize(("labels", "record", "held_open", "expected"), CASES.values(), ids=CASES)
 def test_labels_of_dcgm(labels: dict[str, str], record: dict[str, str], held_open: bool, expected: Changes) -> None:
     assert changes(labels, json.dumps(record), manage=True, released=False, held_open=held_open) == expected
-    assert not changes(labels, json.dumps(record), manage=False, released=False, held_open=held_open)
+    reported = changes(labels, json.dumps(record), manage=False, released=False, held_open=held_open)
+    assert reported == changes(labels, json.dumps(record), manage=True, released=False, held_open=False)
 
 
 def test_all_is_restored_where_the_node_is_handed_back() -> None:
@@ -151,6 +152,31 @@ def test_dcgm_comes_back_where_people_decide_about_the_labels_from_now_on(bench:
     assert json.loads(found["annotations"][ANNOTATION_OPERATOR_LABELS]) == BEFORE
     run(bench, work)
     assert bench.cluster.get_node()["metadata"]["resourceVersion"] == found["resourceVersion"]
+
+
+def test_what_was_set_is_put_back_where_people_decide_about_all_labels_from_now_on(
+    bench: Bench, work: NodeLabels
+) -> None:
+    """`operatorLabels: report` after `manage`: DCGM's at once, the others' with the node; a person's own stay."""
+    report(bench.cluster, "WaitingForRelease", "HeldOpen")
+    run(bench, work)
+    assert shown(bench.cluster) == PARKED
+    apply.merge_patch(bench.cluster.api, paths.node("n1"), {"metadata": {"labels": {EXPORTER: "x"}}})
+
+    other = Bench(bench.cluster)
+    reports = NodeLabels(other.environment, manage_operator=False)
+    run(other, reports)
+    assert shown(bench.cluster) == {DCGM: "true", EXPORTER: "x"}
+    run(other, reports)
+    assert shown(bench.cluster) == {DCGM: "true", EXPORTER: "x"}, "it is still held open"
+
+    apply.merge_patch(bench.cluster.api, paths.node("n1"), {"metadata": {"labels": {LABEL_PARTITIONING: None}}})
+    uid = bench.cluster.get_node()["metadata"]["uid"]
+    bench.cluster.agent_status("n1", status(node_uid=uid, conditions=[condition("HandedBack", "True", "NodeDisabled")]))
+    run(other, reports)
+    found = bench.cluster.get_node()["metadata"]
+    assert found["labels"] == {**BEFORE, DCGM: "true", EXPORTER: "x"}
+    assert ANNOTATION_OPERATOR_LABELS not in found.get("annotations", {})
 
 
 def test_waiting_for_a_pod_parks_nothing(bench: Bench, work: NodeLabels) -> None:

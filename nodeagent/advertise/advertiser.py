@@ -222,10 +222,7 @@ class Advertiser:
         ]
         # What is held, or left of a pod that is gone, is known without the driver.
         held = unsafe_ids(observation, changes).union(observation.usage.forgotten, broken)
-        config = more_unhealthy(self._file.config, held)
-        config = occupy(config, observation.occupied(config))
-        late = self._put(config, observation) if config != self._file.config else ""
-        return late or f"the driver does not answer: {observation.driver_problem}"
+        return self._stop(held, observation) or f"the driver does not answer: {observation.driver_problem}"
 
     def _write(
         self, config: PluginConfig, observation: Observation, *, guarded: bool, unsafe: Collection[str] = frozenset()

@@ -76,14 +76,12 @@ class PluginConfig:
         unhealthy: Iterable[str] = (),
         *,
         boot_id: str = "",
-        device_list_strategy: DeviceListStrategy = DeviceListStrategy.ENVVAR,
     ) -> "PluginConfig":
         return cls(
             devices=tuple(sorted(devices, key=lambda device: device.sort_key)),
             withdrawn=tuple(sorted(set(withdrawn))),
             unhealthy=tuple(sorted(set(unhealthy))),
             boot_id=boot_id,
-            device_list_strategy=device_list_strategy,
         )
 
     @property

@@ -47,7 +47,9 @@ DEVICES = (
     ),
     Device(id="GPU-c", resource="nvidia.com/gpu", gpu="GPU-c", kind=DeviceKind.WHOLE, memory_mib=81559),
 )
-CONFIG = PluginConfig.of(DEVICES, ["MIG-9"], ["MIG-0"], boot_id="boot", device_list_strategy=DeviceListStrategy.CDI_CRI)
+CONFIG = replace(
+    PluginConfig.of(DEVICES, ["MIG-9"], ["MIG-0"], boot_id="boot"), device_list_strategy=DeviceListStrategy.CDI_CRI
+)
 
 
 @pytest.fixture

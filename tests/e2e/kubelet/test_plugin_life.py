@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,8 @@ class Life:
                 for id_ in self.advertised
             ],
             unhealthy=unhealthy,
-            device_list_strategy=DeviceListStrategy.CDI_CRI,
         )
+        config = replace(config, device_list_strategy=DeviceListStrategy.CDI_CRI)
         write_config(self.files, config)
         self.bench.wait(lambda: (found := self.loaded()) and found.hash == config.hash, "the list is sent")
 

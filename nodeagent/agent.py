@@ -207,7 +207,7 @@ class Pacing:
         if any(done.interrupted for done in work.actuated.values()):
             seconds.append(0.0)
         confirmation, watched = work.advertised.confirmation, work.advertised.projections is not None
-        if not watched and (not confirmation.all_allocatable or confirmation.foreign):
+        if not watched and (not confirmation.all_allocatable or work.advertised.rival):
             waited = self._ages.seconds("allocatable", work.advertised.config.hash)
             seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else _pause_seconds(waited))
         under_way = any(outcome.state in UNDER_WAY for outcome in result.outcomes)

@@ -55,8 +55,6 @@ class Confirmation:
     """By GPU UUID."""
     schedulable: frozenset[str] = NOTHING
     """Ids that the Node's counts are known to cover."""
-    foreign: tuple[str, ...] = ()
-    """Ids under our resource names that another plugin advertises."""
 
 
 class Confirmer:
@@ -81,7 +79,6 @@ class Confirmer:
         stages = {gpu: self._stage(gpu, readings, allocatable, overdue=overdue) for gpu in sorted(set(gpus))}
         if allocatable is not None and readings.in_force:
             self._contest.record(allocatable, self._own(readings.config, healthy))
-        foreign = sorted({i for ids in self.contested().values() for i in ids})
         listed = NOTHING.union(*allocatable.values()) if allocatable is not None else None
         shown = listed if readings.in_force else None
         self._ages.end_pass()
@@ -92,7 +89,6 @@ class Confirmer:
             unlisted=listed is not None and listed.isdisjoint(readings.config.withdrawn),
             stages=stages,
             schedulable=self._schedulable,
-            foreign=tuple(foreign),
         )
 
     def _own(self, config: PluginConfig, healthy: frozenset[str]) -> frozenset[str]:
@@ -101,8 +97,8 @@ class Confirmer:
             return healthy.union(config.drained)  # which are healthy to a kubelet that still admits its pods
         return healthy.union(config.withdrawn, (device.id for device in config.devices))
 
-    def contested(self) -> Mapping[str, tuple[str, ...]]:
-        """Resources that another plugin advertises too, with its ids. While there is one, ours advertises nothing."""
+    def contested(self) -> tuple[str, ...]:
+        """Resources that another plugin advertises too. While there is one, ours advertises nothing."""
         return self._contest.resources()
 
     def overdue(self, readings: Readings) -> bool:

@@ -11,46 +11,38 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kube.logs import FORMATS, LEVELS, log_to_stderr
+from kube.logs import log_to_stderr
 from kube.signals import call_when_ended
+from nodeagent.command_line import parser
 from nodeagent.device_plugin.liveness import Liveness
 from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.boot import boot_id
 from nodeagent.handover.cdi import DEFAULT_DIRECTORY
 from nodeagent.handover.config import PluginFiles
-from partitioning import __version__
 
 log = logging.getLogger("nodeagent.device_plugin")
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="gpuplan-nodeagent plugin",
-        description="Advertises this node's GPU partitions to the kubelet.",
-        epilog="examples:\n  gpuplan-nodeagent plugin --state-dir /var/lib/gpuplan --kubelet-dir /var/lib/kubelet",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    found = parser(
+        "plugin",
+        "Advertises this node's GPU partitions to the kubelet.",
+        "--state-dir /var/lib/gpuplan --kubelet-dir /var/lib/kubelet",
     )
-    parser.add_argument("--version", action="version", version=f"gpuplan-nodeagent {__version__}")
-    parser.add_argument("--state-dir", type=Path, default=Path("/var/lib/gpuplan"), help="shared with the node agent")
-    parser.add_argument("--kubelet-dir", type=Path, default=Path("/var/lib/kubelet"), help="the kubelet's root")
-    parser.add_argument(
-        "--mps-root", type=Path, default=Path("/run/gpuplan/mps"), help="pipe directories of the MPS daemons"
-    )
-    parser.add_argument(
+    found.add_argument("--kubelet-dir", type=Path, default=Path("/var/lib/kubelet"), help="the kubelet's root")
+    found.add_argument(
         "--cdi-dir",
         type=Path,
         default=DEFAULT_DIRECTORY,
         help="where the agent writes its CDI specification; the last of cdiSpecDirs in its settings",
     )
-    parser.add_argument(
+    found.add_argument(
         "--writable-mps-pipes",
         action="store_true",
         help="where devices are not given by CDI: mount the pipe directories of MPS daemons writable into containers",
     )
-    parser.add_argument("--liveness-port", type=int, default=0, help="of /healthz on 127.0.0.1; 0 (default): none")
-    parser.add_argument("--log-level", default="info", choices=LEVELS)
-    parser.add_argument("--log-format", default="text", choices=FORMATS)
-    return parser.parse_args(arguments)
+    found.add_argument("--liveness-port", type=int, default=0, help="of /healthz on 127.0.0.1; 0 (default): none")
+    return found.parse_args(arguments)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

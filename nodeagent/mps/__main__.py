@@ -10,39 +10,27 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from kube.logs import FORMATS, LEVELS, log_to_stderr
+from kube.logs import log_to_stderr
 from kube.signals import call_when_ended
+from nodeagent.command_line import parser
 from nodeagent.handover.config import PluginFiles
 from nodeagent.handover.mps_state import hold_lock
 from nodeagent.mps.supervisor import MpsSupervisor
-from partitioning import __version__
 
 log = logging.getLogger("nodeagent.mps")
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 20, 0.1  # who asks whether a supervisor runs has the lock for a moment
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="gpuplan-nodeagent mps",
-        description="Runs the MPS control daemons of this node's GPUs with slices.",
-        epilog="examples:\n  gpuplan-nodeagent mps --state-dir /var/lib/gpuplan --mps-root /run/gpuplan/mps",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"gpuplan-nodeagent {__version__}")
-    parser.add_argument("--state-dir", type=Path, default=Path("/var/lib/gpuplan"), help="shared with the node agent")
-    parser.add_argument(
-        "--mps-root", type=Path, default=Path("/run/gpuplan/mps"), help="pipe directories of the MPS daemons"
-    )
-    parser.add_argument(
+    example = "--state-dir /var/lib/gpuplan --mps-root /run/gpuplan/mps"
+    found = parser("mps", "Runs the MPS control daemons of this node's GPUs with slices.", example)
+    found.add_argument(
         "--one-user",
         action="store_true",
         help="an MPS server serves the pods of one user at a time, also where the driver has servers for all",
     )
-    parser.add_argument("--log-level", default="info", choices=LEVELS)
-    parser.add_argument("--log-format", default="text", choices=FORMATS)
-    return parser.parse_args(arguments)
+    return found.parse_args(arguments)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

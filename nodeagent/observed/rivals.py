@@ -8,47 +8,33 @@ Writes nothing.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from nodeagent.hardware.gpu_ids import DRA_DRIVER
-
-
-@dataclass(frozen=True, slots=True)
-class _Sighting:
-    """Foreign ids on one resource; times are monotonic."""
-
-    ids: tuple[str, ...]
-    first_at: float
-    last_at: float
 
 
 class Contest:
     def __init__(self, clock: Callable[[], float], *, deadline_seconds: float) -> None:
         self._clock = clock
         self._deadline_seconds = deadline_seconds
-        self._sightings: dict[str, _Sighting] = {}
+        self._sightings: dict[str, tuple[float, float]] = {}
+        """When foreign ids were observed first and last, by resource."""
 
     def record(self, registered: Mapping[str, Collection[str]], ours: Collection[str]) -> None:
         """Record what the kubelet shows; `ours` are the ids that it can have from our plugin now."""
         now = self._clock()
-        for resource, ids in sorted(registered.items()):
-            strange = tuple(sorted(set(ids) - set(ours)))
-            if strange:
-                before = self._sightings.get(resource, _Sighting(strange, now, now))
-                self._sightings[resource] = replace(before, ids=strange, last_at=now)
+        for resource, ids in registered.items():
+            if not set(ids) <= set(ours):
+                self._sightings[resource] = (self._sightings.get(resource, (now, now))[0], now)
 
-    def resources(self) -> Mapping[str, tuple[str, ...]]:
-        """The contested ones, with the foreign ids that were observed last."""
-        now = self._clock()
-        quiet = [name for name, sighting in self._sightings.items() if now - sighting.last_at > self._deadline_seconds]
-        for name in quiet:
-            del self._sightings[name]
+    def resources(self) -> tuple[str, ...]:
+        """The contested ones."""
+        now, deadline_seconds = self._clock(), self._deadline_seconds
+        self._sightings = {name: at for name, at in self._sightings.items() if now - at[1] <= deadline_seconds}
         # An older list of our own may still be on its way for some milliseconds: once is not enough.
-        return {
-            name: sighting.ids
-            for name, sighting in sorted(self._sightings.items())
-            if sighting.last_at - sighting.first_at >= self._deadline_seconds
-        }
+        found = (
+            name for name, (first_at, last_at) in self._sightings.items() if last_at - first_at >= deadline_seconds
+        )
+        return tuple(sorted(found))
 
 
 def rival(pod: str, sockets: Sequence[str], dra_driver: str) -> str:

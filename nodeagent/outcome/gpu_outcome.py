@@ -34,8 +34,13 @@ def gpu_outcome(
     """`notes` are sentences that are true in whatever state the GPU is."""
     change = work.changes[item.index]
     confirmed_hash = work.confirmed.get(change.gpu.uuid, "")
-    failure = _failure(work.actuated.get(change.gpu.uuid, Actuated()), sentence(_unlisted(work, change.gpu)))
-    state, reason, message = _state(item.item_hash, change, failure, work.advertised.stage(change), confirmed_hash)
+    if work.observation.driver_closed:
+        # So that others can work on it: the GPU goes on by itself.
+        state = GpuState.CHANGING if item.item_hash else GpuState.UNMANAGED
+        reason, message = work.observation.closed_reason, str(work.observation.driver_problem)
+    else:
+        failure = _failure(work.actuated.get(change.gpu.uuid, Actuated()), sentence(_unlisted(work, change.gpu)))
+        state, reason, message = _state(item.item_hash, change, failure, work.advertised.stage(change), confirmed_hash)
     ready = state is GpuState.READY
     if ready and not message:
         message = next((doubt_about([one.partition.title], one.doubt) for one in partitions if one.doubt), "")

@@ -86,19 +86,9 @@ class Outcomes:
             )
         change, uuid = work.changes[item.index], item.gpu.uuid
         partitions = self._partitions(change, work)
-        if work.observation.driver_closed:
-            # So that others can work on it: the GPU goes on by itself.
-            return GpuOutcome(
-                index=item.index,
-                gpu=item.gpu,
-                item_hash=item.item_hash,
-                state=GpuState.CHANGING if item.item_hash else GpuState.UNMANAGED,
-                reason=work.observation.closed_reason,
-                message=str(work.observation.driver_problem),
-                plan_hash=work.confirmed.get(uuid, "") if item.item_hash else "",
-                partitions=partitions,
-            )
-        return gpu_outcome(item, work, partitions, notes(work, change, partitions, orphans.get(uuid, ())))
+        closed = work.observation.driver_closed
+        said = () if closed else notes(work, change, partitions, orphans.get(uuid, ()))
+        return gpu_outcome(item, work, partitions, said)
 
     def _partitions(self, change: GpuChange, work: PassWork) -> tuple[PartitionOutcome, ...]:
         """Everything on a GPU, including what this pass has just begun to advertise."""

@@ -165,11 +165,8 @@ def _drifted(result: PassResult) -> ConditionValue | None:
 
 
 def _ownership(result: PassResult) -> ConditionValue | None:
-    if result.observation.rival:
-        return True, Reason.FOREIGN_OWNER, result.observation.rival
-    if foreign := result.work.advertised.confirmation.foreign:
-        message = f"another device plugin advertises {', '.join(foreign[:4])}: stop it on this node"
-        return True, Reason.FOREIGN_OWNER, message
+    if result.work.advertised.rival:
+        return True, Reason.FOREIGN_OWNER, result.work.advertised.rival
     if pod := result.observation.pods.mig_manager:
         return True, Reason.FOREIGN_OWNER, mig_manager_remedy(pod)
     return None

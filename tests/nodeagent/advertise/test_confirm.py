@@ -43,6 +43,10 @@ class ConfirmerBench:
     def stage(self, readings: Readings, gpu: str = "GPU-1") -> Stage:
         return self.confirmer.confirm(readings, ["GPU-1", "GPU-2"]).stages[gpu]
 
+    def contested(self, readings: Readings) -> tuple[str, ...]:
+        self.confirmer.confirm(readings, [])
+        return self.confirmer.contested()
+
 
 def test_what_every_stage_shows_is_schedulable() -> None:
     found = ConfirmerBench().confirmer.confirm(GOOD, ["GPU-1", "GPU-2"])
@@ -198,15 +202,15 @@ def test_an_emptied_gpu_is_confirmed_when_the_node_counts_less() -> None:
     assert bench.stage(replace(emptied, node=node(r=1))).schedulable
 
 
-def test_foreign_ids_are_named_after_the_deadline_only() -> None:
+def test_resource_with_foreign_ids_is_contested_after_the_deadline_only() -> None:
     bench = ConfirmerBench()
     readings = replace(
         GOOD, allocatable=Allocatable(ids={R: ("a", "b"), "nvidia.com/gpu": ("GPU-9",), "x.y/z": ("1",)})
     )
 
-    assert bench.confirmer.confirm(readings, []).foreign == ()
+    assert bench.contested(readings) == ()
     bench.clock.now += 30
-    assert bench.confirmer.confirm(readings, []).foreign == ("GPU-9",)
+    assert bench.contested(readings) == ("nvidia.com/gpu",)
 
 
 def test_two_plugins_that_throw_each_other_out_are_a_conflict_all_the_same() -> None:
@@ -214,15 +218,14 @@ def test_two_plugins_that_throw_each_other_out_are_a_conflict_all_the_same() -> 
 
     for n in range(31):
         theirs = Allocatable(ids={R: (f"MIG-{n}::0",)})
-        found = bench.confirmer.confirm(replace(GOOD, allocatable=theirs), [])
-        assert bool(found.foreign) is (n * 3 >= 30)
+        assert bool(bench.contested(replace(GOOD, allocatable=theirs))) is (n * 3 >= 30)
         bench.clock.now += 1
         bench.confirmer.confirm(GOOD, [])
         bench.clock.now += 2
-    assert list(bench.confirmer.contested()) == [R]
+    assert bench.confirmer.contested() == (R,)
 
     bench.clock.now += 31
-    assert bench.confirmer.confirm(GOOD, []).foreign == ()
+    assert bench.contested(GOOD) == ()
 
 
 @pytest.mark.parametrize(
@@ -238,10 +241,9 @@ def test_an_id_of_ours_that_our_plugin_does_not_list_comes_from_another_one(conf
     readings = replace(GOOD, config=config)
 
     for _ in range(16):
-        assert bench.confirmer.confirm(readings, []).foreign == ()
+        assert bench.contested(readings) == ()
         bench.clock.now += 2
-    assert bench.confirmer.confirm(readings, []).foreign == ("a",)
-    assert list(bench.confirmer.contested()) == [R]
+    assert bench.contested(readings) == (R,)
 
 
 def test_older_lists_of_our_own_are_no_conflict_however_many_there_are() -> None:
@@ -251,7 +253,7 @@ def test_older_lists_of_our_own_are_no_conflict_however_many_there_are() -> None
         names = [f"id-{number}" for number in range(n + 1)]
         config = PluginConfig.of([device(name) for name in names], withdrawn=names[:n])
         shown = Allocatable(ids={R: tuple(names)})  # the withdrawal is on its way
-        assert bench.confirmer.confirm(replace(GOOD, config=config, allocatable=shown), []).foreign == ()
+        assert bench.contested(replace(GOOD, config=config, allocatable=shown)) == ()
         bench.clock.now += 1.9
 
 
@@ -260,9 +262,9 @@ def test_two_sightings_far_apart_are_no_conflict() -> None:
     theirs = replace(GOOD, allocatable=Allocatable(ids={R: ("a", "b", "c")}))
 
     for _ in range(3):
-        assert bench.confirmer.confirm(theirs, []).foreign == ()
+        assert bench.contested(theirs) == ()
         bench.clock.now += 31
-        assert bench.confirmer.confirm(GOOD, []).foreign == ()
+        assert bench.contested(GOOD) == ()
 
 
 def test_a_deadline_does_not_start_again_because_other_ids_are_late() -> None:

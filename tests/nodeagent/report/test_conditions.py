@@ -152,7 +152,7 @@ def test_another_plugin_on_the_node_is_an_ownership_conflict(make_world: MakeWor
         world.clock.now += 0.5
 
     assert world.condition("OwnershipConflict")["status"] == "True"
-    assert "GPU-ffff" in world.condition("OwnershipConflict")["message"]
+    assert "another device plugin advertises nvidia.com/gpu too" in world.condition("OwnershipConflict")["message"]
 
 
 def test_alongside_another_plugin_ours_advertises_and_changes_nothing(make_world: MakeWorld) -> None:

@@ -75,6 +75,7 @@ def _mps_item(slices: tuple[MpsSlice, ...]) -> MpsItem:
     if slices and slices[0].label == REPLICA:
         return MpsItem(
             replicas=len(slices),
+            # Absent leaves the name of what the controller plans to the node; people's items are never written back.
             rename_by_default=False if slices[0].resource == WHOLE else None,
             fail_requests_greater_than_one=False if slices[0].mergeable else None,
         )

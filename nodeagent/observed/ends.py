@@ -186,19 +186,20 @@ class EndBook:
 
     def _holder(self, gone: Gone, handed_out: Mapping[str, Allocation]) -> str | None:
         """A process of no pod that has its device open; empty for none, None where that is not known."""
-        ids = sorted(gone.ids & handed_out.keys())
+        # Of a GPU that no record hands out it is not known who had it open before; of an instance no one had.
+        ids = sorted(i for i in gone.ids if i in handed_out or "MIG-" in i)
         numbers = self.numbers(ids) if ids else ()
         holders = self.processes.holders(numbers) if numbers else ()
         if numbers is None or isinstance(holders, NoAnswer):
             return None
         # What the node itself runs, such as nvidia-persistenced, is older; what another pod runs is not this one's.
-        found = (p for p in holders if not (p.pods or (ids and all(_older(p, handed_out[i]) for i in ids))))
+        found = (p for p in holders if not (p.pods or all(_older(p, handed_out.get(i)) for i in ids)))
         return next((f"{each.named}, in no pod's cgroup," for each in found), "")
 
 
-def _older(process: Process, entry: Allocation) -> bool:
+def _older(process: Process, entry: Allocation | None) -> bool:
     """By seconds since boot, for the time of day may have been set; what is not known is not older."""
-    return 0 < process.up_seconds < entry.up_seconds
+    return entry is not None and 0 < process.up_seconds < entry.up_seconds
 
 
 def _left(what: str, pod: NodePod) -> str:

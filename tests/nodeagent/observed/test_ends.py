@@ -260,6 +260,28 @@ def test_a_process_of_no_pod_that_has_the_device_open_keeps_it(
         assert f"{left}: no pod gets the whole GPU until it has ended" in world.gpu_status()["message"]
 
 
+def test_a_process_of_no_pod_keeps_an_instance_though_no_ledger_has_it_any_more(world: World) -> None:
+    holder = holder_of(world)
+    world.state.plugin.ledger.unlink()
+    world.plugin.restart()
+    world.settle(3)
+    (device,) = world.running[holder]
+    gpu = NvmlDriver().observe()[0]
+    assert gpu.minor is not None
+    instance = next(each.id for each in gpu.instances if each.uuid == device)
+    open_files(world, (MAJORS["nvidia-caps"], capability_minor(gpu.minor, instance)), up_seconds=1.0)
+    world.force_delete(holder, seen_by_driver=False)
+    world.end_container(holder)
+    replace_both(world)
+    world.wait(HOURS)
+    assert held(world)
+    assert "process 4711 (dockerd), in no pod's cgroup, is left of pod default/p1" in world.gpu_status()["message"]
+
+    open_files(world)
+    world.wait(31)
+    assert freed(world)
+
+
 @pytest.mark.parametrize(("up_seconds", "keeps"), [(150.0, True), (50.0, False)])
 @pytest.mark.parametrize("set_seconds", [-86400.0, 86400.0])
 def test_a_clock_that_is_set_makes_no_process_older_or_younger(

@@ -66,10 +66,10 @@ class Effort:
         """Whether a pod of the namespace may be examined further."""
         return not self.over() and self.affords(namespace)
 
-    def affords(self, namespace: str) -> bool:
-        """The same, whatever the clock says."""
+    def affords(self, namespace: str, work: int = 1) -> bool:
+        """The same, whatever the clock says, where so much is looked at at once."""
         left = self._left - self._later
-        return left > 0 and (self._unused(namespace) > 0 or left > self._kept)
+        return left >= work and (self._unused(namespace) >= work or left - self._kept >= work)
 
     def spend(self, pod: PodView, work: int) -> None:
         unused = self._unused(pod.namespace)

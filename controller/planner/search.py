@@ -78,19 +78,20 @@ def search(
     served = without_harmless((*demands.helpable, *demands.untried), snapshot)
     queue = [_compared(demand, options.profiles) for demand in served]
     queue.sort(key=lambda demand: queue_order(demand.pod))
-    relabelled = frozenset(found.name for found in snapshot.plans if found.relabels)
     reservations = _reservations(snapshot)
-    kept = reservations.keys() | {gpu.drain.uid for each in stocks for gpu in each.gpus if gpu.drain is not None}
-    left = without_turn(queue, len(snapshot.nodes), snapshot.unexamined, kept)
+    drained = ((gpu.drain.uid, node) for node, each in enumerate(stocks) for gpu in each.gpus if gpu.drain)
+    kept = (*reservations.items(), *drained)
+    left = without_turn(queue, len(snapshot.nodes), snapshot.unexamined, {uid for uid, _ in kept})
     groups = NodeGroups(
         snapshot.nodes,
         [demand.pod for demand in queue],
         options.profiles,
-        relabelled,
+        frozenset(found.name for found in snapshot.plans if found.relabels),
         snapshot.context,
         effort=effort,
-        first=(*sorted(kept), *snapshot.unexamined),
+        first=snapshot.unexamined,
         left=left,
+        kept=kept,
     )
     queue = [groups.settled(demand) for demand in queue]
     board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
@@ -128,6 +129,7 @@ def search(
     drains.settle(in_order)
     if not rules.hurries():
         choice.choose(in_order)
+    constrained.unexamined |= choice.missed
     return Finished(
         demands=demands,
         gangs=gangs,
@@ -168,8 +170,7 @@ def _compared(demand: Demand, profiles: SchedulerProfiles) -> Demand:
         return demand
     needs = compared(demand.holds, profile)
     ports = demand.host_ports if "NodePorts" in profile.filters else ()
-    same = needs == demand.needs and ports == demand.host_ports
-    return demand if same else replace(demand, needs=needs, host_ports=ports)
+    return replace(demand, needs=needs, host_ports=ports)
 
 
 class _FinalPhases:

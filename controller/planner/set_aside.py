@@ -22,6 +22,8 @@ _MOST = 40
 """Passes that may be made again."""
 _MOST_OF_NAMESPACE = 4
 """From here on all pending pods of the namespace are set aside with it: each one costs a pass."""
+_HOLDING = ("namespace", "name", "uid", "node", "phase", "requests", "gpu", "deleting")
+"""What of a pod that is set aside counts all the same."""
 
 
 class SetAside:
@@ -119,16 +121,7 @@ class SetAside:
 
 
 def _holding(pod: PodView) -> PodView:
-    return PodView(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        node=pod.node,
-        phase=pod.phase,
-        requests=pod.requests,
-        gpu=pod.gpu,
-        deleting=pod.deleting,
-    )
+    return PodView(**{name: getattr(pod, name) for name in _HOLDING})
 
 
 def _place(error: BaseException) -> object:

@@ -164,10 +164,8 @@ def _ready_parts(
     for part in ready:
         if part.resource not in pool.serves:
             continue
-        if gpu.cut is Cut.MIG:
-            parts.setdefault(part.resource, []).append(_place_of(model, part.profile, part.start, part.size))
-        else:
-            parts.setdefault(part.resource, []).append(_share_of(part.resource))
+        what = _place_of(model, part.profile, part.start, part.size) if gpu.cut is Cut.MIG else _share_of(part.resource)
+        parts.setdefault(part.resource, []).append(what)
     return {resource: tuple(found) for resource, found in parts.items()}
 
 

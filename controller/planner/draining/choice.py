@@ -67,6 +67,8 @@ class Choice:
     looked: Counter[str] = field(default_factory=Counter)
     """At how much, by the namespace that waits."""
     share: int = 0
+    missed: set[str] = field(default_factory=set)
+    """Uids of pods for which no look was left: they have theirs first in the next pass."""
     ways: dict[tuple[int, int, Wants], list[_Way]] = field(default_factory=dict)
     """By node, GPU and partitions: pods that differ in nothing but CPU share them."""
 
@@ -84,7 +86,10 @@ class Choice:
             return one.pod.uid in self.having
         alike = self._alike(one)
         if alike not in self.possible:
-            self.possible[alike] = any(True for _ in self._possible(one))
+            found = any(True for _ in self._possible(one))
+            if one.pod.uid in self.missed:
+                return False
+            self.possible[alike] = found
         return self.possible[alike]
 
     def choose(self, assignments: Sequence[Assignment]) -> None:
@@ -94,7 +99,8 @@ class Choice:
         self._look_around(assignments)
         self.looked.clear()  # to find out who has no hope at all may have taken the share
         uids = self.entitled - self.drains.ended
-        entitled = sorted((one for one in self.waiting if one.pod.uid in uids and not one.pod.gang), key=_turn)
+        able = (one for one in self.waiting if one.pod.uid in uids and one.groups and not one.pod.gang)
+        entitled = sorted(sorted(able, key=_turn), key=self.drains.constrained.turn)
         namespaces = {one.pod.namespace for one in entitled}
         in_vain: set[Hashable] = set()
         for one in entitled:
@@ -113,7 +119,7 @@ class Choice:
                 self.drains.begin(found[1])
                 self.promised.setdefault(found[1].node, set()).update(name for name, _ in one.wants)
                 continue
-            in_vain.add(alike)
+            in_vain.update({alike} if one.pod.uid not in self.missed else ())
             for each in ending:
                 self.drains.begin(each)
 
@@ -135,6 +141,7 @@ class Choice:
     def _possible(self, one: Assignment) -> Iterator[tuple[Cost, GpuDrain]]:
         board, stocks, namespace = self.drains.board, self.drains.stocks, one.pod.namespace
         if self.looked[namespace] > self.share:
+            self.missed.add(one.pod.uid)
             return
         above = {name for each in self.waiting if each.pod.priority > one.pod.priority for name, _ in each.wants}
         for node in (node for group in one.groups for node in board.groups[group].nodes):

@@ -7,6 +7,7 @@ turn as a whole. What a pod requests that has a place by now is always examined:
 one planned. Counts and never times, so that the same snapshot leaves out the same pods.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from controller.model.demand import Demand, Wants
@@ -25,21 +26,17 @@ def without_turn(
     most = max(_LEAST, LOOKS // max(1, nodes))
     if len({demand.wants for demand in several}) <= most:
         return frozenset()
-    turns = {uid: number for number, uid in enumerate(first)}
-
-    def waits(demand: Demand) -> int:
-        return turns.get(demand.pod.uid, len(turns))
-
-    own: dict[str, dict[Hashable, int]] = {}
+    waits = defaultdict(lambda: len(first), {uid: number for number, uid in enumerate(first)})
+    own = defaultdict[str, dict[Hashable, int]](dict)
     """By namespace, its units in the order of their turns."""
     best: dict[Hashable, tuple[int, int, Wants]] = {}
-    members: dict[Hashable, set[Wants]] = {}
-    for demand in sorted(several, key=lambda one: (-one.pod.priority, not one.tried, waits(one))):
+    members = defaultdict[Hashable, set[Wants]](set)
+    for demand in sorted(several, key=lambda one: (-one.pod.priority, not one.tried, waits[one.pod.uid])):
         unit = _unit(demand)
-        numbers = own.setdefault(demand.pod.namespace, {})
-        turn = (numbers.setdefault(unit, len(numbers)), waits(demand), demand.wants)
+        numbers = own[demand.pod.namespace]
+        turn = (numbers.setdefault(unit, len(numbers)), waits[demand.pod.uid], demand.wants)
         best[unit] = min(best.get(unit, turn), turn)
-        members.setdefault(unit, set()).add(demand.wants)
+        members[unit].add(demand.wants)
     examined = set[Wants]().union(*(members[_unit(demand)] for demand in several if demand.pod.uid in kept))
     left = most
     for unit in sorted(best, key=lambda unit: best[unit]):

@@ -8,9 +8,10 @@ one of very many, is not examined, and may use no node.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, KeysView, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 
 from controller.model.demand import Demand, kind_of
 from controller.model.scheduling import (
@@ -44,6 +45,8 @@ IGNORED_TAINTS = frozenset({TAINT_CHANGING})
 NO_PROFILES: SchedulerProfiles = {}
 _ALWAYS = 20
 """So many kinds of each namespace are examined in any case, unless their rules are costly."""
+_LOOKS = 1_000_000
+"""At nodes, for these: beyond that, where very many namespaces have kinds of their own, they wait for their turns."""
 _NO_VOLUMES = VolumeState()
 
 
@@ -61,19 +64,21 @@ class NodeGroups:
         effort: Effort | None = None,
         first: Sequence[str] = (),
         left: frozenset[str] = frozenset(),
+        kept: Iterable[tuple[str, int]] = (),
     ) -> None:
         """`relabelled`: names of nodes whose device plugin changes their labels when they begin to share GPUs.
 
-        `first`: uids of pods whose kinds are examined before all others; `left`: of those that are not examined.
+        `first`: uids of pods whose kinds are examined before all others; `left`: of those that are not examined;
+        `kept`: of those that have a place or a drain on a node, which they may use whatever work is left.
         """
         self._profiles, self._relabelled = profiles, relabelled
         self._effort = effort or Effort()
         self._left = left
-        if left:
-            self._effort.cut()
         self._volumes: dict[str, VolumeState] = {}
         """Of pods, by uid, whose volumes groups take into account."""
         self._samples: list[PodView] = []
+        self._owners: list[dict[str, PodView]] = []
+        """By kind, the first pod of each namespace that has any: none decides whether those of another are examined."""
         numbered: dict[Hashable, int] = {}
         self._kinds: dict[str, int] = {}
         """By uid of the pod: to compare rules may take long."""
@@ -85,33 +90,43 @@ class NodeGroups:
             self._kinds[pod.uid] = kind = numbered.setdefault(constraints, len(numbered))
             if kind == len(self._samples):
                 self._samples.append(pod)
+                self._owners.append({})
+            self._owners[kind].setdefault(pod.namespace, pod)
         samples = self._samples
-        selected, by_name = _selected_labels(samples, map(self._volumes_of, samples), profiles)
-        keys = dict.fromkeys(selected).keys()
+        keys, by_name = _selected_labels(samples, map(self._volumes_of, samples), profiles)
         unlike: dict[Hashable, int] = {}
-        facts_of = [
+        self._facts_of = [
             unlike.setdefault((_facts(node, keys, by_name), node.name in relabelled), len(unlike)) for node in nodes
         ]
-        self._nodes = {number: node for node, number in zip(reversed(nodes), reversed(facts_of), strict=True)}
+        self._nodes = {number: node for node, number in zip(reversed(nodes), reversed(self._facts_of), strict=True)}
         self._labelled: dict[tuple[str, str], list[int]] = {}
         """Unlike nodes by a label that some pod selects."""
         for number, node in self._nodes.items():
             for key in node.labels.keys() & keys:
                 self._labelled.setdefault((key, node.labels[key]), []).append(number)
-        self._by_name = {node.name: number for node, number in zip(nodes, facts_of, strict=True)}
+        self._by_name = {node.name: number for node, number in zip(nodes, self._facts_of, strict=True)}
         self._given = {node.name: node for node in nodes}
         self._known: dict[int, list[Misfit | None]] = {}
         """By kind, what each of the unlike nodes answers: thousands of nodes are alike."""
-        self._able: list[list[int]] = [[] for _ in unlike]
+        self._able: list[set[int]] = [set() for _ in unlike]
         self._unexamined = self._examine(list(dict.fromkeys(self._kinds[uid] for uid in first if uid in self._kinds)))
-        self._facts_of = facts_of
+        if self._unexamined or left:
+            self._effort.cut()
+        for uid, place in kept:
+            kind = self._kinds.get(uid, -1)
+            if kind in self._unexamined and self._refusal(samples[kind], nodes[place]) is None:
+                self._able[self._facts_of[place]].add(kind)
+        self._number(len(samples))
+
+    def _number(self, kinds: int) -> None:
+        """Number the groups."""
         numbers: dict[tuple[int, ...], int] = {}
         """Of groups, by the kinds that may use their nodes."""
         able = [tuple(sorted(found)) for found in self._able]
         number_of = [numbers.setdefault(found, len(numbers)) if found else -1 for found in able]
-        self.group_of = [number_of[facts] for facts in facts_of]
+        self.group_of = [number_of[facts] for facts in self._facts_of]
         self.count = len(numbers)
-        allowed: list[list[int]] = [[] for _ in samples]
+        allowed: list[list[int]] = [[] for _ in range(kinds)]
         for found, number in numbers.items():
             for kind in found:
                 allowed[kind].append(number)
@@ -123,40 +138,41 @@ class NodeGroups:
 
     def _examine(self, first: Sequence[int]) -> frozenset[int]:
         """Hold each kind against unlike nodes; returns those for which there was no work left."""
-        simple: Counter[str] = Counter()
-        others: list[int] = []
-        for kind, pod in enumerate(self._samples):
-            simple[pod.namespace] += _cost(pod) == 1
-            if _cost(pod) > 1 or simple[pod.namespace] > _ALWAYS:
+        number, ranks = Counter[str](), list[int]()
+        for pod, owners in zip(self._samples, self._owners, strict=True):
+            number.update(owners.keys() if _cost(pod) == 1 else ())
+            ranks.append(min(number[namespace] for namespace in owners) if _cost(pod) == 1 else _ALWAYS + 1)
+        others, left = list[int](), _LOOKS
+        for kind in sorted(range(len(ranks)), key=ranks.__getitem__):
+            if ranks[kind] > _ALWAYS or left <= 0:
                 others.append(kind)
             else:
                 self._examined(kind, always=True)
-        self._effort.begin(Counter(self._samples[kind].namespace for kind in others), half=True)
+                left -= len(self._able)
+        self._effort.begin(Counter(chain.from_iterable(self._owners[kind] for kind in others)), half=True)
         turns = {kind: number for number, kind in enumerate(first)}
         others.sort(key=lambda kind: (-self._samples[kind].priority, turns.get(kind, len(turns))))
         later = [kind for kind in others if not self._examined(kind)]
-        left = frozenset([kind for kind in later if not self._examined(kind)])
-        if left:
-            self._effort.cut()
-        return left
+        return frozenset([kind for kind in later if not self._examined(kind)])
 
     def _examined(self, kind: int, *, always: bool = False) -> bool:
-        """Find the nodes that it may use; False where its namespace has no work left for that."""
-        pod = self._samples[kind]
-        cost, found = _cost(pod), list[Misfit | None]()
+        """Find the nodes that it may use; False where no namespace that has such pods has work left for that."""
+        pod, owners = self._samples[kind], self._owners[kind].values()
         narrow = self._narrowed(pod)
         places = range(len(self._able)) if narrow is None else sorted(narrow)
-        for place in places:
-            if not always and not self._effort.affords(pod.namespace):
-                return False
-            self._effort.spend(pod, cost)
-            found.append(self._refusal(pod, self._nodes[place]))
+        work = _cost(pod) * len(places)
+        payer = next((one for one in owners if always or self._effort.affords(one.namespace, work)), None)
+        if payer is None:
+            return False
+        self._effort.spend(payer, work)
+        found = [self._refusal(pod, self._nodes[place]) for place in places]
         for place, refusal in zip(places, found, strict=True):
             if refusal is None:
-                self._able[place].append(kind)
+                self._able[place].add(kind)
         if narrow is None:
             self._known[kind] = found
-        self._effort.done(pod.namespace)
+        for one in owners:
+            self._effort.done(one.namespace)
         return True
 
     def _narrowed(self, pod: PodView) -> Collection[int] | None:
@@ -248,7 +264,7 @@ def _shares(requests: tuple[tuple[str, int], ...]) -> bool:
 
 def _selected_labels(
     pods: Iterable[PodView], volumes: Iterable[VolumeState], profiles: SchedulerProfiles
-) -> tuple[list[str], bool]:
+) -> tuple[set[str], bool]:
     """Label keys that any pod, its volumes or its scheduler select by, and whether any selects by the node's name."""
     keys: set[str] = set()
     by_name = False
@@ -266,11 +282,9 @@ def _selected_labels(
     for term in terms:
         keys.update(requirement.key for requirement in term.labels)
         by_name = by_name or bool(term.fields)
-    return sorted(keys), by_name
+    return keys, by_name
 
 
-def _facts(node: NodeView, keys: KeysView[str], by_name: bool) -> Hashable:
-    # Thousands of pods may each select a key of their own.
-    known = [key for key in keys if key in node.labels] if len(keys) < 100 else sorted(node.labels.keys() & keys)
-    labels = tuple([(key, node.labels[key]) for key in known])
+def _facts(node: NodeView, keys: Set[str], by_name: bool) -> Hashable:
+    labels = tuple([(key, node.labels[key]) for key in sorted(node.labels.keys() & keys)])
     return (node.unschedulable, node.taints, labels, node.features, node.name if by_name else "")

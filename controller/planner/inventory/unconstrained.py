@@ -78,8 +78,6 @@ def _selectors(pod: PodView) -> Iterable[LabelSelector]:
 
 def _freed(demand: Demand, harmless: _Harmless) -> Demand:
     pod = demand.pod
-    if not pod.spread and not pod.anti_affinity:
-        return demand
     # Kept as ones that never filter: a pod that has any gets no default ones of its scheduler.
     spread = tuple(replace(one, hard=False) if harmless.spread(pod, one) else one for one in pod.spread)
     apart = tuple(term for term in pod.anti_affinity if not harmless.apart(pod, term))

@@ -56,8 +56,7 @@ class ConstrainedPlacement:
     ) -> None:
         self._board = board
         self._assignments = assignments
-        self._names = [node.name for node in snapshot.nodes]
-        self._labels = [node.labels for node in snapshot.nodes]
+        self._nodes = snapshot.nodes
         self._effort = effort or Effort()
         self._cut = False
         """The last search ended before all of its nodes were tried."""
@@ -73,7 +72,7 @@ class ConstrainedPlacement:
         self._cluster = cluster or ClusterState()
         if cluster is not None:
             self._effort.begin(Counter(one.pod.namespace for one in assignments), half=True)
-            in_turn = sorted(assignments, key=self._turn)
+            in_turn = sorted(assignments, key=self.turn)
             for one in [one for one in in_turn if not self._examined(one)]:
                 self._examined(one)
         self.begin(half=True)
@@ -82,7 +81,7 @@ class ConstrainedPlacement:
     def begin(self, *, half: bool = False) -> None:
         """All pods wait for their turn. `half`: what is found out first leaves as much to place them with."""
         self.unexamined.clear()
-        waiting = (one for one in self._assignments if one.constrained and one.groups)
+        waiting = (one for one in self._assignments if one.constrained and one.groups and not one.placed)
         self._effort.begin(Counter(one.pod.namespace for one in waiting), half=half)
 
     def _examined(self, assignment: Assignment) -> bool:
@@ -114,10 +113,13 @@ class ConstrainedPlacement:
         return misfit is NOT_ATTRACTED and all(not pairs or any(labels.get(pair) for pair in pairs) for pairs in near)
 
     def accepts(self, assignment: Assignment, node: int) -> bool:
-        """Whether the filters accept the node, with every pod where it is now."""
+        """Whether the filters accept the node, with every pod where it is now; whatever work is left."""
         self._catch_up()
         in_reach = node >= 0 and self._board.group_of[node] in assignment.groups
-        return in_reach and self._refusal(assignment, node) is None
+        accepted = in_reach and self._judged(assignment, node) is None
+        if accepted:
+            self._effort.done(assignment.pod.namespace)
+        return accepted
 
     def place_one(self, assignment: Assignment, reach: Reach, within: Collection[int] | None = None) -> bool:
         """Place it on some node (default: of its groups) that the filters accept."""
@@ -132,7 +134,7 @@ class ConstrainedPlacement:
         """
         failed: set[Hashable] = set()
         later, unknown = list[Assignment](), list[Assignment]()
-        for one in sorted(assignments, key=self._turn) if self.first else assignments:
+        for one in sorted(assignments, key=self.turn) if self.first else assignments:
             if one.pod.uid not in self.first and self.unknown(one):
                 unknown.append(one)
             elif not self._had_its_turn(one, failed):
@@ -140,7 +142,8 @@ class ConstrainedPlacement:
         later += [one for one in unknown if not self._had_its_turn(one, failed)]
         self.unexamined.update(one.pod.uid for one in later if not self._had_its_turn(one, failed))
 
-    def _turn(self, one: Assignment) -> tuple[int, int]:
+    def turn(self, one: Assignment) -> tuple[int, int]:
+        """Sort key: within a level, those first for which the pass before had no work left."""
         return (-one.pod.priority, self.first.get(one.pod.uid, len(self.first)))
 
     def _had_its_turn(self, assignment: Assignment, failed: set[Hashable]) -> bool:
@@ -180,7 +183,7 @@ class ConstrainedPlacement:
         """Whether the filters refuse the pod where it is."""
         self._cluster.remove_pod(assignment.pod.uid)
         accepted = self._judged(assignment, assignment.node) is None
-        self._cluster.add_pod(assignment.pod, self._names[assignment.node])
+        self._cluster.add_pod(assignment.pod, self._nodes[assignment.node].name)
         return not accepted
 
     def refusal(self, assignment: Assignment, node: int) -> str:
@@ -204,7 +207,7 @@ class ConstrainedPlacement:
         key = next((term.topology_key for term in pod.affinity if selects_itself(term, pod)), "")
         found: dict[str, list[int]] = {}
         for node in (node for group in assignment.groups for node in self._board.groups[group].nodes):
-            if key and (value := self._labels[node].get(key)) is not None:
+            if key and (value := self._nodes[node].labels.get(key)) is not None:
                 found.setdefault(value, []).append(node)
         largest_first = sorted(found.items(), key=lambda each: (-len(each[1]), each[0]))
         return [frozenset(nodes) for _, nodes in largest_first]
@@ -239,7 +242,7 @@ class ConstrainedPlacement:
 
     def _judged(self, assignment: Assignment, node: int) -> Misfit | None:
         pod, before = assignment.pod, self._cluster.visits
-        found = self._cluster.why_not(pod, self._names[node], without=_DECIDED_ELSEWHERE)
+        found = self._cluster.why_not(pod, self._nodes[node].name, without=_DECIDED_ELSEWHERE)
         self._effort.spend(pod, FILTERS + self._cluster.visits - before)
         return found or fails_always(self._cluster.profile_of(pod))
 
@@ -262,6 +265,6 @@ class ConstrainedPlacement:
         pod = assignment.pod
         self._synced[pod.uid] = assignment.node
         if assignment.placed:
-            self._cluster.add_pod(pod, self._names[assignment.node])
+            self._cluster.add_pod(pod, self._nodes[assignment.node].name)
         else:
             self._cluster.remove_pod(pod.uid)

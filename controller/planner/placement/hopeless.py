@@ -77,7 +77,7 @@ def _leave_out(
 ) -> None:
     labels = Counter[Pair](pair for one in assignments if one.groups for pair in one.pod.labels)
     hopes: dict[Hashable, bool] = {}
-    for one in [one for one in assignments if one.groups]:
+    for one in sorted((one for one in assignments if one.groups), key=constrained.turn):
         alike = (constrained.alike(one), one.tried, bool(one.pod.gang))
         if alike not in hopes:
             many = rooms.looked > _LOOKS and one.demand.single is not None

@@ -81,8 +81,7 @@ def _mig_layout(
     pinned = _layout(staying).union(instance for instance, ready in placed if ready)
     new = [instance for instance, ready in placed if not ready]
     counts = Counter(instance.profile for instance in new)
-    kept_clear = pinned.union(failed)
-    packed = pack(model, pinned=kept_clear, requested=counts, prefer=observed.without(pinned))
+    packed = pack(model, pinned=pinned.union(failed), requested=counts, prefer=observed.without(pinned))
     # The board's own placements are possible, so there is a packing; an odd name in the status must not stop us.
     layout = packed.with_spare.without(failed) if isinstance(packed, Packed) else pinned.union(new)
     kept = sum(instance in layout for instance in observed)

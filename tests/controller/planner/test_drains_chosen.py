@@ -205,3 +205,34 @@ def test_the_first_of_many_pods_that_have_no_hope_has_its_drain(monkeypatch: pyt
     odd = [pod(f"odd-{one}", "7g.40gb", cpu=1000 + one, created=30) for one in range(100)]
     result = planned(scene(*one_each(*[7] * 5), pending=[old, *odd]), old, *odd)
     assert drained(result).keys() == {"old"}
+
+
+def in_vain(number: int, **more: Any) -> PodView:
+    """Unlike every other one, and too large for any node."""
+    return pod(f"vain-{number:03}", "7g.40gb", created=1, cpu=10**7 + number, **more)
+
+
+def test_however_many_wait_in_vain_each_pod_of_their_namespace_has_its_look_within_some_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(choice, "LOOKS", 20)
+    waiting = [*(in_vain(number) for number in range(40)), LARGE]
+    snapshot = scene(*one_each(2, 4), pending=waiting)
+    for _ in range(8):
+        result = planned(snapshot, *waiting)
+        assert result == planned(snapshot, *waiting)
+        if drained(result):
+            break
+        snapshot = replace(snapshot, unexamined=result.unexamined)
+    assert drained(result) == {"large": ("node-1", 0)}
+    for _ in range(3):
+        snapshot = replace(following(snapshot, result), unexamined=result.unexamined)
+        result = planned(snapshot, *waiting)
+        assert drained(result) == {"large": ("node-1", 0)}
+
+
+def test_a_pod_of_another_namespace_that_is_alike_and_has_no_look_hides_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "LOOKS", 40)
+    twin = pod("twin", "7g.40gb", created=4, namespace="vain")
+    waiting = [*(in_vain(number, namespace="vain") for number in range(40)), twin, LARGE]
+    assert drained(planned(scene(*one_each(2, 4), pending=waiting), *waiting)) == {"large": ("node-1", 0)}

@@ -19,6 +19,7 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from controller.planner import effort
 from controller.planner.effort import Effort
+from controller.planner.inventory import node_groups
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.world import applied
@@ -162,6 +163,72 @@ def test_a_pod_that_has_a_place_keeps_it_though_others_had_no_turn_in_the_pass_b
         assert placed <= {one.uid for one in result.placed} != set()
         placed = {one.uid for one in result.placed}
         snapshot = replace(applied(snapshot, result), unexamined=result.unexamined)
+
+
+def test_no_namespace_decides_whether_the_pods_of_others_that_are_alike_are_examined(small: None) -> None:
+    """Its own pod of the kind came first, and after more kinds than are examined in any case."""
+    costly = [choosy(number, priority=9) for number in range(100)]
+    simple = [pod(f"bad-s{number:02}", "1g.5gb", namespace="bad", tolerates=[f"t{number}"]) for number in range(20)]
+    alike = pod("bad-z", "1g.5gb", namespace="bad")
+    good = [pod(f"good-{number}", "1g.5gb", namespace="good", created=1) for number in range(4)]
+    result = plan(crowded([*costly, *simple, alike, *good]))
+
+    assert {one.key for one in good} <= {placed.key for placed in result.placed}
+
+
+def test_very_many_namespaces_with_rules_of_their_own_leave_work_for_other_pods(
+    small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_groups, "_LOOKS", 10_000, raising=False)
+    names = [f"n{number:02}" for number in range(40)]
+    own = [pod(f"{name}-{number}", "1g.5gb", namespace=name) for name in names for number in range(20)]
+    own = [replaced(one, node_affinity=(unlike(one.name),)) for one in own]
+    good = [ordinary(number) for number in range(4)]
+    snapshot = crowded([*own, *good], bound=60, nodes=40)
+    snapshot = replace(snapshot, context=SchedulingContext(namespaces={name: {} for name in ("team", "good", *names)}))
+    placed = {one.uid for one in plan(snapshot).placed}
+
+    assert {one.uid for one in good} <= placed
+    assert {f"uid-{name}-0" for name in names} <= placed
+
+
+def unlike(value: str) -> NodeSelectorTerm:
+    """It keeps a pod off no node, and makes all nodes unlike."""
+    return NodeSelectorTerm(labels=(Requirement(key=HOST, operator="NotIn", values=(value,)),))
+
+
+@pytest.mark.parametrize("kind", ["hostile", "choosy"])
+def test_a_pod_that_has_a_place_keeps_it_whatever_others_come(small: None, kind: str) -> None:
+    """Of a higher priority, and in namespaces that share the work with its own: there is room for all."""
+    one = hostile if kind == "hostile" else choosy
+    low = [one(number) for number in range(8)]
+    snapshot = crowded(low)
+    first = plan(snapshot)
+    placed = {found.uid for found in first.placed}
+    assert placed
+    high = [one(number, f"bad{number % 3}" if number % 2 else "bad", priority=9) for number in range(100, 160)]
+    snapshot = replace(applied(snapshot, first), unexamined=first.unexamined, pending=(*low, *high))
+    for _ in range(3):
+        result = plan(snapshot)
+        assert placed <= {found.uid for found in result.placed}
+        placed = {found.uid for found in result.placed}
+        snapshot = replace(applied(snapshot, result), unexamined=result.unexamined)
+
+
+def test_pods_that_have_their_places_leave_the_work_of_their_namespaces_to_others(small: None) -> None:
+    """This one fits on the last node alone, and no share of one of so many namespaces would find that out."""
+    names = [f"n{number:02}" for number in range(30)]
+    having = [replaced(ordinary(number), namespace=name) for number, name in enumerate(names)]
+    snapshot = crowded(having, bound=60, nodes=60)
+    snapshot = replace(snapshot, context=SchedulingContext(namespaces={name: {} for name in ("team", "good", *names)}))
+    first = plan(snapshot)
+    assert len(first.placed) == 30
+    near = [replaced(one, labels=(("app", "near"),)) if one.node != "node-59" else one for one in snapshot.pods]
+    picky = replaced(pod("picky", "1g.5gb", namespace="good"), anti_affinity=(away("In", "near"),))
+    snapshot = replace(applied(snapshot, first), pods=tuple(near), pending=(*having, picky))
+    result = plan(snapshot)
+
+    assert {one.uid: one.node for one in result.placed}["uid-picky"] == "node-59"
 
 
 def test_plain_pods_are_examined_although_all_work_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:

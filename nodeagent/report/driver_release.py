@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from crds.v1alpha1.names import Reason
 from nodeagent.hardware.driver import DriverClosingError
+from nodeagent.hardware.partitions import of_device
 from nodeagent.observed.usage import Use
 from nodeagent.outcome.driver_clients import sentence
 from nodeagent.outcome.gpu_outcome import NAMED_HOLDERS
@@ -44,7 +45,8 @@ def _waits(work: PassWork) -> Iterator[tuple[Reason, str]]:
             Reason.WAITING_FOR_RELEASE,
             f"devices are held by pod {', '.join(held[:NAMED_HOLDERS])}{more}: drain the node",
         )
-    there = (p for change in work.changes.values() for p in (*change.withdraw, *change.advertise))
+    # By the config: an agent that started with the driver closed knows of no GPU.
+    there = (of_device(device) for device in work.advertised.config.devices)
     doubts = (verdict.why for p in there if (verdict := observation.usage.of(p)).use is Use.UNKNOWN)
     if why := next(doubts, ""):
         yield Reason.USE_UNKNOWN, f"whether a device is in use is not known: {why}"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from crds.v1alpha1.gpu_operator import UNLOADING, UPGRADE_STATE
 from crds.v1alpha1.names import CLOSED, LABEL_DRIVER
 from partitioning.models import GpuModel
 from sandbox.driver import clients, smi
@@ -9,7 +10,7 @@ from sandbox.driver.machine import observe
 from tests import incidents
 from tests.builders.models import H100, MODELS, T4
 from tests.nodeagent.conftest import MakeWorld
-from tests.nodeagent.items import mig, mps
+from tests.nodeagent.items import mig, mps, started
 from tests.nodeagent.world import World
 
 SLICE = "nvidia.com/mig-3g.40gb"
@@ -175,3 +176,85 @@ def test_a_node_that_takes_no_taint_is_held_off_too(halves: World) -> None:
     halves.settle()
     assert halves.found() == ("Ready", "Confirmed")
     assert halves.advertised() == {SLICE: 2}
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same agent", "an agent that never had the driver open"])
+def test_device_whose_use_is_not_known_is_waited_for(halves: World, restarted: bool) -> None:
+    pod = halves.bind(SLICE)
+    halves.pods[pod]["status"] = started()
+    halves.kubelet.known.add(pod)  # which it lists without a device
+    hold_off(halves)
+    if restarted:
+        halves.restart()
+    halves.settle()
+    assert released(halves) == ("False", "UseUnknown")
+    assert halves.condition("DriverReleased")["message"].count(f"pod {pod[0]}/{pod[1]} requests 1") == 1
+    halves.forget(pod)
+    del halves.pods[pod]
+    halves.settle()
+    for _ in range(100):
+        halves.run(1.0)
+    assert released(halves) == ("True", "DriverClosed")
+
+
+def test_two_holds_end_one_after_the_other(halves: World) -> None:
+    """A person's, and that of the GPU Operator's upgrade."""
+    hold_off(halves)
+    halves.settle()
+    halves.node["metadata"]["labels"][UPGRADE_STATE] = UNLOADING
+    halves.settle(3)
+    assert released(halves) == ("True", "DriverClosed")
+    del halves.node["metadata"]["labels"][LABEL_DRIVER]
+    halves.settle(3)
+    assert released(halves) == ("True", "DriverUpgrade")
+    assert not clients.any_open(halves.machine)
+    hold_off(halves)
+    halves.settle(3)
+    assert released(halves) == ("True", "DriverClosed")
+    hold_off(halves, None)
+    halves.settle()
+    assert halves.advertised() == {SLICE: 2}
+
+
+@pytest.mark.parametrize("passes", range(6))
+def test_label_that_goes_and_comes_back_at_once_is_a_hold_like_any_other(halves: World, passes: int) -> None:
+    hold_off(halves)
+    halves.settle()
+    hold_off(halves, None)
+    for _ in range(passes):
+        halves.run()
+    pod = halves.pod(SLICE) if halves.advertised() else None
+    hold_off(halves)
+    halves.pass_only()
+    if pod is not None:
+        assert released(halves)[0] == "False"
+        halves.settle()
+        assert released(halves) == ("False", "WaitingForRelease")
+        halves.finish(pod)
+    halves.settle()
+    assert released(halves) == ("True", "DriverClosed")
+    assert not clients.any_open(halves.machine)
+
+
+@pytest.mark.parametrize("by", ["a hold", "its end"])
+def test_restart_after_any_effect_of_a_hold_ends_the_same(make_world: MakeWorld, by: str) -> None:
+    def story(kill_after: int) -> World:
+        world = make_world((T4, {}), (H100, {"mig_enabled": True}))
+        world.apply(mps(0, 4, 4), mig(1, ("3g.40gb", 0), ("3g.40gb", 4)))
+        world.settle()
+        if by == "its end":
+            hold_off(world)
+            world.settle()
+        world.effect.done.clear()
+        world.effect.kill_after = kill_after
+        hold_off(world, None if by == "its end" else CLOSED)
+        world.settle(12)
+        world.settle()
+        return world
+
+    def ending(world: World) -> tuple[object, ...]:
+        return released(world), world.advertised(), world.tainted(), clients.any_open(world.machine)
+
+    unharmed = story(-1)
+    for kill_after in range(1, len(unharmed.effect.done) + 1):
+        assert ending(story(kill_after)) == ending(unharmed), unharmed.effect.done[:kill_after]

@@ -59,6 +59,8 @@ log = logging.getLogger(__name__)
 LEAST_PAUSE_SECONDS = 0.1
 """A burst of events is one pass."""
 FAILED_PAUSE_SECONDS = 5.0
+NODE_SECONDS = 30.0
+"""For so long the first pass waits for the Node: by its label a person may have the driver closed."""
 PLAN, NODE, PODS = "the plan", "this node", "pods"
 """What the watches read, as the readiness page names it."""
 
@@ -238,6 +240,9 @@ class AgentProcess:
         """The seconds until the next one is due, and why there can be none in this process."""
         # Before the plan was read, "no plan" would be believed and every GPU counted as unmanaged.
         if not self._watches[PLAN].synced.is_set():
+            return LEAST_PAUSE_SECONDS, ""
+        young = not self._passes.completed and self._passes.idle_seconds() < NODE_SECONDS
+        if young and not self._watches[NODE].synced.is_set():
             return LEAST_PAUSE_SECONDS, ""
         if self._watches[PODS].synced.is_set():
             self._cache.pods.set_synced()

@@ -230,7 +230,7 @@ class _Explainer:
             for number in nodes
             if (node := self._stocks[number].node).unschedulable
             and self._stocks[number].is_large_enough(assignment.needs)
-            and not causes_of(self._stocks[number], number, assignment.wants)
+            and not self._causes(number, assignment.wants)
             and self._misfit(assignment.pod, uncordoned(node)) is None
         ]
         return cordoned(names) if names else None
@@ -247,6 +247,12 @@ class _Explainer:
         self._effort.spend(pod, len(nodes))
         bare = ((number, self._misfit(pod, unmarked(self._stocks[number].node))) for number in nodes)
         return [number for number, misfit in bare if misfit is None or misfit.plugin != "NodeAffinity"]
+
+    def _causes(self, number: int, wants: Wants) -> list[Cause]:
+        """Whole GPUs need no label."""
+        found = causes_of(self._stocks[number], number, wants)
+        whole = all(name == WHOLE for name, _ in wants)
+        return [cause for cause in found if not (whole and cause.ineligible is Ineligible.NOT_ENABLED)]
 
     def _misfit(self, pod: PodView, node: NodeView) -> Misfit | None:
         return self._groups.why_not(pod, node)
@@ -295,7 +301,7 @@ class _Explainer:
     def _filtered(self, assignment: Assignment, nodes: Sequence[int]) -> Answer:
         large = [number for number in nodes if self._stocks[number].is_large_enough(assignment.needs)] or list(nodes)
         large = self._named(assignment.pod, large) or large
-        causes = {number: causes_of(self._stocks[number], number, assignment.wants) for number in large}
+        causes = {number: self._causes(number, assignment.wants) for number in large}
         eligible = [number for number in large if not causes[number]] or large  # others need more than one remedy
         named = [(node, self._misfit(assignment.pod, node)) for node in (self._stocks[one].node for one in eligible)]
         found = kept_off(assignment.pod, [(node, misfit) for node, misfit in named if misfit is not None])

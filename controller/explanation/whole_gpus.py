@@ -37,7 +37,8 @@ def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock], causes: Sequence
     holders: set[str] = set()
     for stock in stocks:
         by_node.append(Counter(_use_of(gpu) for gpu in stock.gpus))
-        holders.update(part.pod for gpu in stock.gpus for part in gpu.staying if part.pod)
+        awaited = (gpu for gpu in stock.gpus if _use_of(gpu) in (_IN_USE, _CUT))
+        holders.update(part.pod for gpu in awaited for part in gpu.staying if part.pod)
         if not stock.gpus:
             by_node[-1][_IN_USE] = max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
     found = sum(by_node, Counter[str]())

@@ -14,7 +14,7 @@ from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.builders.models import A100, H100
 from tests.controller.explanation.answers import answer_to, held_by_each
-from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
+from tests.controller.planner.builders import cluster, holder, mig, mps, node, plan_of, pod, server
 
 
 @pytest.mark.parametrize(
@@ -341,8 +341,8 @@ def test_where_no_node_serves_it_the_remedy_is_about_those_that_the_pod_selects(
 
 @pytest.mark.parametrize("limit", [{"agent_alive": False}, {"paused": True}])
 def test_a_cordon_of_the_node_that_the_pod_selects_comes_before_other_nodes(limit: dict[str, bool]) -> None:
-    node, plan_of_it = server("h1", mig(), labels=on("h1"))
-    cordoned = replace(node, unschedulable=True), replace(plan_of_it, **limit)  # type: ignore[arg-type]  # by field name
+    view, plan_of_it = server("h1", mig(), labels=on("h1"))
+    cordoned = replace(view, unschedulable=True), replace(plan_of_it, **limit)  # type: ignore[arg-type]  # by field name
     for other in (server("h2", mig(), labels=on("h2")), server("h2", mig(), labels=on("h2"), taints=["team"])):
         _, message = answer_to(cluster(cordoned, other, pending=[pod("a", "1g.5gb", selector=on("h1"))]))
         assert message.startswith("The only suitable node, h1, is cordoned. Wait, or ask an administrator to uncordon")
@@ -358,9 +358,25 @@ def test_the_taint_of_the_node_that_the_pod_selects_is_named_with_its_remedy() -
     assert "selector" not in message
 
 
+def test_who_wants_a_whole_gpu_reads_of_no_label_that_it_does_not_need() -> None:
+    view = node("n1", partitioning=None, allocatable={WHOLE: 1})
+    plain = replace(view, gpu_count=1, unschedulable=True), plan_of("n1")
+    _, message = answer_to(cluster(plain, pending=[pod("a", WHOLE)]))
+    assert message == "Node n1 is cordoned. Wait, or ask an administrator to uncordon it."
+
+
+def test_who_holds_an_instance_is_not_named_to_a_pod_that_wants_a_whole_gpu() -> None:
+    """Its end makes no GPU whole: MIG mode is on."""
+    whole = replace(mps(1), partitions=(PartitionView(resource=WHOLE, state="Used", pod="team/trainer"),))
+    cut = mig(0, used=[("7g.40gb", 0)], holder="team/other")
+    pods = [holder("n1", WHOLE, name="trainer"), holder("n1", "7g.40gb", name="other")]
+    _, message = answer_to(cluster(server("n1", cut, whole, partitioning="auto"), pods=pods, pending=[pod("a", WHOLE)]))
+    assert message.endswith("In use by team/trainer.")
+
+
 def test_a_taint_behind_a_cordon_is_named_as_well() -> None:
-    node, plan_of_it = server("h1", mig(), taints=["team"])
-    _, message = answer_to(cluster((replace(node, unschedulable=True), plan_of_it), pending=[pod("a", "1g.5gb")]))
+    view, plan_of_it = server("h1", mig(), taints=["team"])
+    _, message = answer_to(cluster((replace(view, unschedulable=True), plan_of_it), pending=[pod("a", "1g.5gb")]))
     assert message == (
         "The only suitable node, h1, is cordoned and has taint team:NoSchedule. "
         "Wait, or ask an administrator to uncordon the node. Add a toleration for it to the pod."

@@ -5,6 +5,7 @@ be assumed and what is left out. Every unbound pod counts as tried by the schedu
 plan's status reports them silent; a status is taken as it is. Never contacts an API server.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from typing import Any
 
 from cli.assumptions import Unknown, assumed_status, hardware_of, why_impossible
 from cli.hardware import has_gpus
-from cli.whatif_context import CONTEXT_KINDS, context_of
+from cli.whatif_context import CONTEXT_KINDS, STORAGE, context_of
 from controller.api.nodes import read_node
 from controller.api.plans import PlanReading, read_plan
 from controller.api.pods import read_pod
@@ -20,7 +21,7 @@ from controller.api.reading import Unreadable, epoch_seconds
 from controller.cache.batcher import Batcher
 from controller.cache.informers import FixedInformers
 from controller.cache.state import State
-from controller.explanation.phrases import counted
+from controller.explanation.phrases import counted, joined
 from controller.model.demand import is_partition
 from controller.model.phases import FINISHED
 from controller.model.scheduling import SchedulingContext
@@ -74,10 +75,12 @@ def what_if(objects: Iterable[Raw], options: PlannerOptions) -> WhatIf:
     reader.read_pods(by_kind["Pod"], by_kind["PriorityClass"])
     reader.read_nodes(by_kind["Node"], {raw["metadata"]["name"]: raw for raw in by_kind[KIND]})
     found = reader.result()
-    claiming = sum(bool(pod.gpu and pod.volumes) for pod in found.snapshot.pending)
-    if claiming and not by_kind["PersistentVolumeClaim"]:
+    context, claiming = found.snapshot.context, sum(bool(pod.gpu and pod.volumes) for pod in found.snapshot.pending)
+    known = zip(STORAGE, (context.claims, context.volumes, context.storage_classes), strict=True)
+    lacking = [kind for kind, there in known if there is None]
+    if claiming and lacking:
         what = f"the volumes of {counted(claiming, 'pod')} count as within reach of every node"
-        found.remarks.append(f"{what}: no PersistentVolumeClaim is in the files")
+        found.remarks.append(f"{what}: no {joined(lacking, 'or')} is in the files")
     return found
 
 
@@ -285,9 +288,6 @@ def _advertise(node: Json, plan: Raw | None) -> None:
     whole = [gpu for gpu in gpus if gpu.get("migMode") != "Enabled"]
     if WHOLE in allocatable and len(whole) < len(gpus):
         allocatable[WHOLE] = str(len(whole))
-    for gpu in gpus:
-        for partition in gpu.get("partitions") or ():
-            resource = partition["resource"]
-            if is_partition(resource):
-                allocatable[resource] = allocatable.get(resource, 0) + 1
-    node["status"]["allocatable"] = allocatable
+    made = Counter(partition["resource"] for gpu in gpus for partition in gpu.get("partitions") or ())
+    made.pop(WHOLE, None)
+    node["status"]["allocatable"] = allocatable | made

@@ -27,16 +27,8 @@ Raw = Mapping[str, Any]
 Value = TypeVar("Value")
 Key = tuple[str, str]
 
-CONTEXT_KINDS = (
-    "Namespace",
-    "PersistentVolumeClaim",
-    "PersistentVolume",
-    "StorageClass",
-    "Service",
-    *OF_PODS_OWN,
-    "DeviceClass",
-    "PodGroup",
-)
+STORAGE = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
+CONTEXT_KINDS = ("Namespace", *STORAGE, "Service", *OF_PODS_OWN, "DeviceClass", "PodGroup")
 
 
 def context_of(by_kind: Mapping[str, Sequence[Raw]]) -> SchedulingContext:
@@ -45,11 +37,15 @@ def context_of(by_kind: Mapping[str, Sequence[Raw]]) -> SchedulingContext:
         (kind, *key): one for kind in OF_PODS_OWN for key, one in (_known(by_kind[kind], read_workload) or {}).items()
     }
     resources = (_known(by_kind["DeviceClass"], read_device_class) or {}).values()
+    claims = _known(by_kind["PersistentVolumeClaim"], read_claim)
+    classes = _by_name(_known(by_kind["StorageClass"], read_storage_class))
+    if classes is None and claims and all(claim.bound for claim in claims.values()):
+        classes = {}  # none is needed
     return SchedulingContext(
         namespaces=_by_name(_known(by_kind["Namespace"], read_namespace)),
-        claims=_known(by_kind["PersistentVolumeClaim"], read_claim),
+        claims=claims,
         volumes=_by_name(_known(by_kind["PersistentVolume"], read_volume)),
-        storage_classes=_by_name(_known(by_kind["StorageClass"], read_storage_class)),
+        storage_classes=classes,
         services=_known(by_kind["Service"], read_service),
         workloads=workloads or None,
         pod_groups={

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders.objects import node, pod
 from tests.builders.objects import plan as plan_object
-from tests.cli.plan_command import dump, layouts, places, planned, reasons
+from tests.cli.plan_command import dump, places, planned, reasons
 
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 
@@ -79,15 +79,50 @@ def test_a_pod_with_a_share_is_left_to_its_scheduler(capsys: pytest.CaptureFixtu
     )
 
 
-def test_pods_whose_claims_are_not_in_the_files_are_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_shares_of_a_plan_that_is_not_applied_yet_are_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pin = plan_object(spec={"gpus": [{"index": 0, "mps": {"replicas": 4}}]})
+    found = planned(capsys, dump(tmp_path, node(mode="mps"), pin, pod("one", requests={SHARED: "1"})))
+    (missed,) = found["unplaced"]
+    assert missed["message"].startswith("default-scheduler binds this pod where nvidia.com/gpu.shared is free")
+
+
+def storage(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    version = "storage.k8s.io/v1" if kind == "StorageClass" else "v1"
+    metadata = {"name": name, "uid": name, **more.pop("metadata", {})}
+    if kind == "PersistentVolumeClaim":
+        metadata |= {"namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
+
+
+HERE = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}
+CLAIM = storage("PersistentVolumeClaim", "data", spec={"volumeName": "v", "storageClassName": "s"})
+LOCAL = storage(
+    "PersistentVolume", "v",
+    spec={
+        "claimRef": {"name": "data", "namespace": "default", "uid": "data"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [HERE]}]}},
+    },
+)  # fmt: skip
+CLASS = storage("StorageClass", "s", provisioner="p")
+
+
+@pytest.mark.parametrize(
+    ("files", "unknown"),
+    [
+        ([], "no PersistentVolumeClaim, PersistentVolume or StorageClass is"),
+        ([CLAIM, CLASS], "no PersistentVolume is"),
+        ([CLAIM, LOCAL], ""),  # a claim that is bound needs no class
+        ([CLAIM, LOCAL, CLASS], ""),
+    ],
+)
+def test_volumes_of_a_dump_decide_or_are_said_to_be_unknown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, files: list[dict[str, Any]], unknown: str
+) -> None:
+    nodes = [node(name=name) for name in ("n1", "n2")]
+    for each in nodes:
+        each["metadata"]["labels"]["kubernetes.io/hostname"] = each["metadata"]["name"]
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
-    found = planned(capsys, dump(tmp_path, node(), pod("one", volumes=volumes), pod("two")))
-    assert found["remarks"] == [
-        "the volumes of 1 pod count as within reach of every node: no PersistentVolumeClaim is in the files"
-    ]
-    claim = {
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {},
-        "metadata": {"name": "data", "namespace": "default", "uid": "c"},
-    }  # fmt: skip
-    found = planned(capsys, dump(tmp_path, node(), claim, pod("one", volumes=volumes)))
-    assert (found["remarks"], layouts(found)) == ([], {"n1": ["1g.10gb@6"]})
+    found = planned(capsys, dump(tmp_path, *nodes, *files, pod("one", volumes=volumes)))
+    remark = f"the volumes of 1 pod count as within reach of every node: {unknown} in the files"
+    assert found["remarks"] == ([remark] if unknown else [])
+    assert unknown or places(found) == {"one": "n2"}

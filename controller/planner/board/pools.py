@@ -16,6 +16,8 @@ from partitioning.states import state_table
 
 _MOST_GB = 512
 """More memory than any GPU has."""
+_MOST_PROFILES = 64
+"""More than any model has."""
 _CLIENT_BITS = 6
 _CLIENT_MASK = (1 << _CLIENT_BITS) - 1
 
@@ -95,9 +97,11 @@ class MigPool(Pool):
 
     def _fitting(self, state: int, part: Part, after: int) -> Fitting:
         loss = self.potential(state) - self.potential(after)
-        # Which pods come later is not known: what counts is how much of any kind is spoiled, then how full the GPU is.
+        # Which pods come later is not known: what counts is how much of any kind is spoiled, then how many other
+        # profiles the model could serve of those that are still to be placed, then how full the GPU is.
         spoiled = self.table.potential(state) - self.table.potential(after)
-        regret = spoiled * (self.model.slots + 1) - (state & self._slots).bit_count()
+        regret = (spoiled * _MOST_PROFILES + len(self._demanded)) * (self.model.slots + 1)
+        regret -= (state & self._slots).bit_count()
         return Fitting(loss=loss, regret=regret, after=after, part=part)
 
     def potential(self, state: int) -> int:

@@ -1,9 +1,10 @@
 """Chooses which pods of one node group to serve when not all of them fit: as many as possible, level by level.
 
 Takes a group's assignments, returns the admitted ones and the others. For each of a grid of prices on GPU, CPU and
-memory, they are sorted by what they cost, and the longest prefix that can be packed is found; the price that admits
-most wins. Packing is tested on counts of device states, not on devices, so a test costs the same for 10 GPUs and
-10,000; whether each node has the CPU in the right place shows when the admitted are placed. Never changes the board.
+memory, they are sorted by what they cost, and as many as can be packed are taken in this order: where one cannot, no
+later one with such partitions, since others may come from GPUs of another model; the price that admits most wins.
+Packing is tested on counts of device states, not on devices, so a test costs the same for 10 GPUs and 10,000; whether
+each node has the CPU in the right place shows when the admitted are placed. Never changes the board.
 """
 
 from collections import Counter
@@ -15,10 +16,9 @@ from controller.model.capacity import Capacity
 from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
-from controller.planner.board.devices import Pool
 from controller.planner.placement.gangs import GangKey, key_of
 from controller.planner.placement.packing_check import PackingCheck
-from controller.planner.placement.shares import Scale, Shares, competing
+from controller.planner.placement.shares import Scale, Shares
 
 _SCARCE = 0.9
 """A dimension that is loaded less than this does not decide what fits."""
@@ -48,26 +48,12 @@ def admit(board: Board, group: int, assignments: Sequence[Assignment], scale: Sc
     packing = PackingCheck.of(board, group)
     admitted: list[Assignment] = []
     others: list[Assignment] = []
-    for rivals in _rivals(board.groups[group].pools, priced):
-        left = packing
-        for _, members in groupby(sorted(rivals, key=_rank), key=_rank):
-            chosen, rest = _most_that_fit(list(members), left)
-            left = left.with_packed(chosen)
-            admitted += chosen
-            others += rest
-    return Admitted(members=admitted, others=others, packing=packing.with_packed(admitted))
-
-
-def _rivals(pools: Sequence[Pool], priced: list[Priced]) -> list[list[Priced]]:
-    """Pods that compete for the same GPUs, where nothing else is scarce: shares of unlike GPUs do not add up."""
-    cpu, memory = (sum(shares[dimension] for _, shares in priced) for dimension in (1, 2))
-    if max(cpu, memory) > _SCARCE or any(one.pod.gang for one, _ in priced):
-        return [priced]
-    numbers = competing(pools, (one for one, _ in priced))
-    found: dict[int, list[Priced]] = {}
-    for each in priced:
-        found.setdefault(numbers[each[0].wants[0][0]], []).append(each)
-    return list(found.values())
+    for _, members in groupby(sorted(priced, key=_rank), key=_rank):
+        chosen, rest = _most_that_fit(list(members), packing)
+        packing = packing.with_packed(chosen)
+        admitted += chosen
+        others += rest
+    return Admitted(members=admitted, others=others, packing=packing)
 
 
 def _rank(priced: Priced) -> int:
@@ -75,15 +61,29 @@ def _rank(priced: Priced) -> int:
 
 
 def _most_that_fit(priced: list[Priced], packing: PackingCheck) -> tuple[list[Assignment], list[Assignment]]:
-    most, best = -1, list[Assignment]()
+    most: tuple[list[Assignment], list[Assignment]] = ([], [])
     for prices in _grid(priced):
-        ordered = [one for one, _ in sorted(priced, key=_cost_at(prices))]
-        fitting = _longest_fitting(ordered, packing)
-        if fitting > most:
-            most, best = fitting, ordered
-        if fitting == len(priced):
+        found = _all_that_fit([one for one, _ in sorted(priced, key=_cost_at(prices))], packing)
+        most = max(most, found, key=lambda each: (len(each[0]), len(each[1])))
+        if not found[1]:
             break
-    return best[:most], best[most:]
+    return most
+
+
+def _all_that_fit(ordered: list[Assignment], packing: PackingCheck) -> tuple[list[Assignment], list[Assignment]]:
+    """In this order: where a pod does not fit, none that requests such partitions and comes later."""
+    chosen, rest = list[Assignment](), list[Assignment]()
+    while ordered:
+        fitting = _longest_fitting(ordered, packing)
+        coming, left = ordered[:fitting], ordered[fitting:]
+        chosen += coming
+        if not left or left[0].pod.gang:
+            return chosen, rest + left
+        packing = packing.with_packed(coming)
+        lacking, ordered = {name for name, _ in left[0].wants}, []
+        for one in left:
+            (ordered if lacking.isdisjoint([name for name, _ in one.wants]) else rest).append(one)
+    return chosen, rest
 
 
 def _alike_in_gangs(priced: list[Priced]) -> list[Priced]:

@@ -73,13 +73,10 @@ def competing(pools: Iterable[Pool], assignments: Iterable[Assignment]) -> Mappi
 
 def _gpu_costs(pools: list[Pool], resources: list[str]) -> dict[str, float]:
     """Each resource as a share of what the group's GPUs could still give of that kind; 0 left: not served."""
-    costs: dict[str, float] = {}
+    costs = _mig_costs([pool for pool in pools if isinstance(pool, MigPool)], resources)
     for pool in pools:
         served = [resource for resource in resources if resource in pool.serves]
-        if isinstance(pool, MigPool):
-            for resource, cost in _mig_costs(pool, served).items():
-                costs[resource] = min(cost, costs.get(resource, cost))
-        elif isinstance(pool, MpsPool):
+        if isinstance(pool, MpsPool):
             free_mib = sum(pool.free_mib(device.state) for device in pool.devices)
             uncut = sum(pool.uncut(device.state) for device in pool.devices)
             for resource in served:
@@ -96,15 +93,17 @@ def _gpu_costs(pools: list[Pool], resources: list[str]) -> dict[str, float]:
     return costs
 
 
-def _mig_costs(pool: MigPool, resources: list[str]) -> dict[str, float]:
-    states = Counter([device.state for device in pool.devices])
-    compute = sum(count * pool.potential(state) for state, count in states.items())
-    slots = sum(count * pool.free_slots(state) for state, count in states.items())
-    if not compute or not slots:
-        return {}
-    return {
-        resource: (spec.compute_slices / compute + spec.size / slots) / 2
-        for resource in resources
-        for spec in (pool.model.profile(pool.profiles[resource]),)
-        if spec is not None
-    }
+def _mig_costs(pools: Iterable[MigPool], resources: Iterable[str]) -> dict[str, float]:
+    """As a share of all models together: a slice of one that has few left costs no more than one of another."""
+    counts = [(pool, Counter([device.state for device in pool.devices])) for pool in pools]
+    able = [(pool, states) for pool, states in counts if any(map(pool.potential, states))]
+    compute = sum(count * pool.potential(state) for pool, states in able for state, count in states.items())
+    slots = sum(count * pool.free_slots(state) for pool, states in able for state, count in states.items())
+    costs: dict[str, float] = {}
+    for pool, _ in able:
+        for resource in (name for name in resources if name in pool.serves):
+            spec = pool.model.profile(pool.profiles[resource])
+            if spec is not None:
+                cost = (spec.compute_slices / compute + spec.size / slots) / 2
+                costs[resource] = min(cost, costs.get(resource, cost))
+    return costs

@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.families import FAMILIES, case
+from benchmarks.oracle import exact_bound
 from controller.planning import plan
 
 WHOLE = (
@@ -54,3 +55,13 @@ def test_where_not_all_fit_pods_that_others_decide_have_their_places_first(name:
     made = case(FAMILIES[name], nodes=10, gpus=8, seed=71, more=0.6)
 
     assert len(plan(made.snapshot).placed) > 1.2 * len(made.places)
+
+
+@pytest.mark.parametrize(("name", "seed"), [("5 models", 503), ("5 models", 506), ("3 models", 506)])
+def test_of_unlike_gpus_each_gets_what_it_serves_alone(name: str, seed: int) -> None:
+    """More pods than fit: 10 to 23 were lost while the first pod without a place ended the choice for all models."""
+    made = case(FAMILIES[name], nodes=10, gpus=8, seed=seed, more=0.6)
+    assert made.judged is not None
+    possible = exact_bound(made.judged, per_node=True).found
+
+    assert possible - len(plan(made.snapshot).placed) <= 1

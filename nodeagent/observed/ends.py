@@ -32,7 +32,8 @@ class ProcessReader(Protocol):
 
     def scan(self) -> ProcessTable | NoAnswer: ...
 
-    def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer: ...
+    def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer:
+        """Those of no pod: what another pod runs is not this one's."""
 
 
 Numbers: TypeAlias = Callable[[Collection[str]], Collection[DeviceNumber] | None]
@@ -100,7 +101,7 @@ class EndBook:
     ) -> Ends:
         """`doubted`: strangers matter. `seen`: the agent sees the kubelet. `handed_out`: by device id."""
         found = {each.pod.uid: each for each in gone}
-        ends = Ends(unread=not pods.synced)
+        ends, unread = Ends(unread=not pods.synced), ""
         if pods.synced and (found or doubted):
             table = self.processes.scan() if seen else ProcessTable()
             if not seen:
@@ -108,14 +109,14 @@ class EndBook:
                 over = (each.pod.uid for each in waited if each.finished or not _lists(listed, each.pod, pods))
                 ends = Ends(ended=frozenset(over), strangers=None, running=frozenset(pod.uid for pod in pods.pods))
             elif isinstance(table, NoAnswer):
-                ends = Ends(strangers=table.reason, unread=True)
+                ends, unread = Ends(strangers=table.reason, unread=True), f"{table.reason}, and it is not known what"
             else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
         self._ages.end_pass()
         pending: dict[str, str] = {}
         for uid, each in found.items():
             for device_id in sorted(each.ids) if uid not in ends.ended else ():
-                pending[device_id] = _left(ends.left.get(uid, ""), each.pod) or pending.get(device_id, "")
+                pending[device_id] = _left(ends.left.get(uid, unread), each.pod) or pending.get(device_id, "")
         return replace(ends, pending=pending)
 
     def _witnessed(
@@ -149,25 +150,21 @@ class EndBook:
         named = next(lacking, None)
         if isinstance(fresh, NoAnswer):
             return Ends(ended=frozenset(over & here), left=left, strangers=named or fresh.reason, stray=bool(named))
-        finished = {pod.uid for pod in pods.pods if pod.ended}
-        there = {pod.uid for pod in fresh}
         living = new & {pod.uid for pod in fresh if pod.name and not (pod.ended or pod.ending)}
         self._absent = (self._absent | new - living) & found.keys()
         left = {uid: title for uid, title in left.items() if uid not in living}
         # Of one that the kubelet does not list either it is not known which devices it has.
         known = {pod.uid for pod in fresh if isinstance(listed, NoAnswer) or pod.key in listed.pods}
-        strangers = (process for process in strange if not process.pods & known - finished)
+        strangers = (process for process in strange if not process.pods & known - pods.ended)
         named = named or next((f"{each.named} is left of pod UID {min(each.pods)}" for each in strangers), None)
-        silent = listed.reason if isinstance(listed, NoAnswer) else None
         # One that the API still shows is late in the watch, or finished.
-        ended = frozenset(over - (there - here))
+        ended = frozenset(over - ({pod.uid for pod in fresh} - here))
         shared = {i for uid, each in found.items() if uid not in living for i in each.ids}
         new_ids = frozenset(i for uid in living for i in found[uid].ids if i not in shared)
         # Nor was one that is late looked at for devices that no record names.
         late = next((f"{each.named} is of a pod that the watch has not brought yet" for each in strange), None)
-        why = named or late or silent or ("" if complete else None)
-        may = {pod.uid for pod in pods.pods if pod.started or pod.outside or not (complete and by_pod)}
-        run = frozenset(by_pod.keys() | may)
+        why = named or late or (listed.reason if isinstance(listed, NoAnswer) else "" if complete else None)
+        run = frozenset(p.uid for p in pods.pods if p.started or p.outside or not (complete and by_pod)).union(by_pod)
         return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids, running=run)
 
     def _outlived(self, uid: str) -> bool:
@@ -192,8 +189,8 @@ class EndBook:
         holders = self.processes.holders(numbers) if numbers else ()
         if numbers is None or isinstance(holders, NoAnswer):
             return None
-        # What the node itself runs, such as nvidia-persistenced, is older; what another pod runs is not this one's.
-        found = (p for p in holders if not (p.pods or all(_older(p, handed_out.get(i)) for i in ids)))
+        # What the node itself runs, such as nvidia-persistenced, is older.
+        found = (p for p in holders if not all(_older(p, handed_out.get(i)) for i in ids))
         return next((f"{each.named}, in no pod's cgroup," for each in found), "")
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -80,32 +81,38 @@ class Processes:
     def scan(self) -> ProcessTable | NoAnswer:
         """All of them."""
         deadline = self._clock() + SCAN_SECONDS
-        found = []
+        found: list[Process] = []
         try:
             booted_at = self._booted_at()
             for pid in self._pids():
                 if self._clock() > deadline:
-                    return NoAnswer(reason=f"reading the node's processes took longer than {SCAN_SECONDS:g} s")
+                    return _late("the node's processes", found)
                 if (process := self._read(pid, booted_at)) is not None:
                     found.append(process)
         except (OSError, ValueError, IndexError) as error:
             return NoAnswer(reason=f"the node's processes cannot be read: {error!r}")
         return ProcessTable(processes=tuple(found))
 
-    def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer:
-        """Those that have one of these devices open, but for this one: the driver's library opens every GPU."""
+    def holders(self, numbers: Collection[DeviceNumber], *, of_pods: bool = False) -> tuple[Process, ...] | NoAnswer:
+        """Those that have one of these devices open, but for this one: the driver's library opens every GPU.
+
+        What processes of pods have open, which tenants choose, is read only where it is asked for.
+        """
         deadline = self._clock() + SCAN_SECONDS
         table = self.scan()
         if isinstance(table, NoAnswer):
             return table
         found = []
         for process in table.processes:
-            if self._clock() > deadline:
-                return NoAnswer(reason=f"reading the processes' open files took longer than {SCAN_SECONDS:g} s")
+            if process.pid == os.getpid() or (process.pods and not of_pods):
+                continue
             try:
-                devices = self._open_devices(process.pid)
-                if process.pid != os.getpid() and any(number in numbers for number in devices):
-                    found.append(process)
+                for number in self._open_files(process.pid):
+                    if self._clock() > deadline:
+                        return _late(f"what {process.named} has open")
+                    if number in numbers:
+                        found.append(process)
+                        break
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it has ended
             except OSError as error:
@@ -144,18 +151,26 @@ class Processes:
             return 0.0
         return next((float(row.split()[1]) for row in rows if row.startswith("btime ")), 0.0)
 
-    def _open_devices(self, pid: int) -> Iterator[DeviceNumber]:
+    def _open_files(self, pid: int) -> Iterator[DeviceNumber | None]:
+        """One after another, of which there may be millions; None for what is no device."""
         folder = self._proc / str(pid)
         # Of a process whose first thread has ended only the others show what it has open.
-        threads = [folder] if os.listdir(folder / "fd") else (folder / "task").iterdir()
+        with os.scandir(folder / "fd") as found:
+            threads = [folder] if any(found) else (folder / "task").iterdir()
         for files in (thread / "fd" for thread in threads):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # this thread has ended
-                for name in os.listdir(files):
-                    if (number := _device_number(files / name)) is not None:
-                        yield number
+            # This thread may have ended.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), os.scandir(files) as found:
+                yield from (_device_number(each.path) for each in found)
 
 
-def _device_number(path: Path) -> DeviceNumber | None:
+def _late(what: str, found: Collection[Process] = ()) -> NoAnswer:
+    """With the pod that has most of those that were found."""
+    most = Counter(uid for process in found for uid in process.pods).most_common(1)
+    whose = "".join(f", and {number} of {len(found)} were of pod UID {uid}" for uid, number in most)
+    return NoAnswer(reason=f"reading {what} took longer than {SCAN_SECONDS:g} s{whose}")
+
+
+def _device_number(path: str) -> DeviceNumber | None:
     """Of what the link leads to; None where that is no character device, or closed meanwhile."""
     answer = ctypes.create_string_buffer(_STATX.size)
     if _LIBC.statx(_AT_FDCWD, os.fsencode(path), _WITHOUT_NEWS, _BASIC, answer):

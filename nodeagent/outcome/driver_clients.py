@@ -41,7 +41,7 @@ class DriverClients:
         if major is None:
             return ()
         minors = ALL_MINORS if gpu_minor is None else (gpu_minor,)
-        holders = self._processes.holders({(major, minor) for minor in minors})
+        holders = self._processes.holders({(major, minor) for minor in minors}, of_pods=True)
         titles = {pod.uid: pod.title for pod in pods}
         found = {
             DriverClient(pod=next((titles[uid] for uid in each.pods if uid in titles), ""), program=each.program)

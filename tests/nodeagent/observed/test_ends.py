@@ -203,6 +203,33 @@ def test_what_cannot_be_read_now_is_waited_for(world: World) -> None:
     assert held(world)
 
 
+def test_a_crowd_of_a_tenants_processes_that_hides_what_is_left_is_named(world: World) -> None:
+    holder = holder_of(world, 0)
+    world.force_delete(holder, seen_by_driver=False)
+    why = f"reading the node's processes took longer than 5 s, and 9000 of 9100 were of pod UID {uid_of(88)}"
+    setattr(world, "scan", lambda: NoAnswer(reason=why))  # noqa: B010
+    replace_both(world)
+    world.wait(HOURS)
+
+    assert held(world)
+    left = "and it is not known what is left of pod default/p1, which is gone"
+    assert f"{why}, {left}: no pod gets " in world.gpu_status()["message"]
+
+
+def test_open_files_of_another_pod_that_cannot_be_read_keep_nothing(world: World) -> None:
+    holder = holder_of(world, 0)
+    world.tree.start(4711, uid_of(88), files=())
+    (world.tree.root / "4711" / "fd").rmdir()
+    (world.tree.root / "4711" / "fd").touch()
+    world.pods["default", "other"] = pod_json(("default", "other"), "cpu", 1, uid=uid_of(88))
+    world.force_delete(holder, seen_by_driver=False)
+    world.end_container(holder)
+    replace_both(world)
+    world.wait(31)
+    world.wait(31)
+    assert freed(world)
+
+
 def open_files(
     world: World,
     *numbers: tuple[int, int],
@@ -215,7 +242,7 @@ def open_files(
 
     def holders(asked: object) -> tuple[Process, ...] | NoAnswer:
         assert isinstance(asked, frozenset)
-        return (process,) if asked.intersection(numbers) else ()
+        return (process,) if asked.intersection(numbers) and not pods else ()
 
     world.holders = holders  # type: ignore[method-assign,assignment]
 

@@ -101,6 +101,40 @@ def test_a_scan_has_a_bound(tree: ProcTree) -> None:
     assert found == NoAnswer(reason="reading the node's processes took longer than 5 s")
 
 
+def test_a_pod_with_so_many_processes_that_they_cannot_be_read_is_named(tree: ProcTree) -> None:
+    for pid in range(7, 14):
+        tree.start(pid, UID if pid > 8 else "")
+    seconds = iter(range(100))
+    found = Processes(tree.root, clock=lambda: float(next(seconds))).scan()
+
+    assert isinstance(found, NoAnswer)
+    assert found.reason == f"reading the node's processes took longer than 5 s, and 3 of 5 were of pod UID {UID}"
+
+
+def test_open_files_of_pods_are_read_only_where_they_are_asked_for(tree: ProcTree) -> None:
+    """What a tenant has open can keep no one from an answer."""
+    tree.start(7, UID, files=["/dev/zero"])
+    tree.start(8, files=["/dev/zero"])
+    tree.start(9, UID)
+    (tree.root / "9" / "fd" / "0").unlink()
+    (tree.root / "9" / "fd").rmdir()
+    (tree.root / "9" / "fd").touch()
+    found = Processes(tree.root).holders([ZERO])
+
+    assert not isinstance(found, NoAnswer)
+    assert [process.pid for process in found] == [8]
+    assert isinstance(Processes(tree.root).holders([ZERO], of_pods=True), NoAnswer)
+
+
+def test_many_open_files_of_one_process_have_a_bound(tree: ProcTree) -> None:
+    tree.start(7, UID, files=["/dev/null"] * 20)
+    seconds = iter(range(100))
+    found = Processes(tree.root, clock=lambda: next(seconds) / 2).holders([ZERO], of_pods=True)
+
+    assert isinstance(found, NoAnswer)
+    assert found.reason.startswith("reading what process 7 (python, ")
+
+
 def test_open_devices_are_compared_by_number(tree: ProcTree, tmp_path: Path) -> None:
     alias = tmp_path / "any name"
     alias.symlink_to("/dev/null")
@@ -109,7 +143,7 @@ def test_open_devices_are_compared_by_number(tree: ProcTree, tmp_path: Path) -> 
     processes = Processes(tree.root)
 
     def pids(*numbers: tuple[int, int]) -> list[int]:
-        found = processes.holders(numbers)
+        found = processes.holders(numbers, of_pods=True)
         assert not isinstance(found, NoAnswer)
         return [process.pid for process in found]
 
@@ -118,7 +152,7 @@ def test_open_devices_are_compared_by_number(tree: ProcTree, tmp_path: Path) -> 
     (tree.root / "8" / "fd").rmdir()
     assert pids(NULL, ZERO) == [7]
     (tree.root / "8" / "fd").touch()
-    assert isinstance(processes.holders([NULL]), NoAnswer)
+    assert isinstance(processes.holders([NULL], of_pods=True), NoAnswer)
 
 
 def test_the_agent_itself_holds_no_device(tree: ProcTree) -> None:

@@ -233,6 +233,10 @@ class State(Known):
             self._window.add("a drain without its pod")
         if change.bound is not None:
             self._bind_failures.bound(change.bound, came_at=change.came_at)
+            view = self._plans.views.get(change.bound.node)
+            if view is not None and any((name, change.bound.title) in view.shown for name, _ in change.bound.gpu):
+                # The status came first: the pass that it started counted the pod as a holder and as one that waits.
+                self._capacity_changed(change.bound.node)
         if change.demand:
             self._window.add(_pod_key(change.demand), extend=True)
         if change.released and (change.everywhere or self._plans_for(change.released)):
@@ -258,8 +262,7 @@ class State(Known):
 
     def _on_another(self, resource: str, node: NodeView | None) -> bool:
         """A node besides this one has it."""
-        others = (other for other in self._nodes.values() if other is not node)
-        return any(resource in odd_names(other, self._options) for other in others)
+        return any(resource in odd_names(each, self._options) for each in self._nodes.values() if each is not node)
 
     def _serving(self) -> Serving:
         """Whose requests are served."""
@@ -277,9 +280,8 @@ class State(Known):
     def _refresh(self, name: str) -> None:
         if name not in self._plans.readings:
             return
-        if self._plans.refresh(name, node_uid=self._node_uid(name), now=self._clock()):
-            self._plan_changed(name)
-        self._notify(name)
+        changed = self._plans.refresh(name, node_uid=self._node_uid(name), now=self._clock())
+        self._plan_observed(name, changed=changed)
 
     def _notify(self, name: str) -> None:
         """This Node or plan is to be judged again."""

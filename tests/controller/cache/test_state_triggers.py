@@ -224,3 +224,20 @@ def test_another_holder_of_a_used_partition_is_worth_a_pass() -> None:
         held = status(gpu(item=item(0, 3), partitions=[partition(3, "Used", pod=holder)]))
         bench.plan(plan(version=version, planned=[item(0, 3)], status=held))
         assert bench.triggers() == (("node n1",) if version < 13 else ())
+
+
+@pytest.mark.parametrize(("shown", "expected"), [("default/a", ("node n1",)), ("default/other", ())])
+def test_the_bind_of_a_pod_that_a_pass_saw_as_a_holder_and_as_waiting_is_worth_another(
+    shown: str, expected: tuple[str, ...]
+) -> None:
+    """Plans and pods have a watch each: what the agent saw may come first, and a pass then counts the pod twice."""
+    bench = StateBench()
+    settled(bench)
+    for name in ("a", "waiting"):
+        bench.pod(pod(name))
+    held = status(gpu(item=item(0, 3), partitions=[partition(3, "Used", pod=shown)]))
+    bench.plan(plan(version=11, planned=[item(0, 3)], status=held))
+    bench.triggers()
+    bench.state.reserve({"uid-a": "n1"})
+    bench.pod(pod("a", node="n1"))
+    assert bench.triggers() == expected

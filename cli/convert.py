@@ -270,8 +270,7 @@ def _labels(node: Json) -> Mapping[str, str]:
 
 
 def _print(document: Json) -> None:
-    print("---")
-    print(yaml.safe_dump(document, sort_keys=False), end="")
+    print("---", yaml.safe_dump(document, sort_keys=False), sep="\n", end="")
 
 
 def _note(text: str) -> None:

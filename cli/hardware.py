@@ -94,8 +94,8 @@ def _label(name: str, message: str) -> Problem:
 
 
 def _is_for_mig(labels: Mapping[str, str]) -> bool:
-    values = [labels[name] for name in (LABEL_PARTITIONING, *FOREIGN_PARTITIONING_LABELS) if name in labels]
-    return bool(values) and values[0] == "mig"
+    names = (LABEL_PARTITIONING, *FOREIGN_PARTITIONING_LABELS)
+    return next((labels[name] for name in names if name in labels), "") == "mig"
 
 
 def _instances(node: Mapping[str, Any], model: GpuModel, count: int) -> dict[int, Layout] | Problem:

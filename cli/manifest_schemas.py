@@ -4,6 +4,8 @@ Everything else of a Pod or Node may be present and is passed on. GPUPartitionPl
 so that a misspelt field is named here and never dropped.
 """
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from crds.definition import definition
@@ -60,9 +62,7 @@ POD = _kind(
         },
     }
 )
-NODE = _kind(
-    status={"type": "object", "properties": {"capacity": QUANTITIES, "allocatable": QUANTITIES}},
-)
+NODE = _kind(status={"type": "object", "properties": {"capacity": QUANTITIES, "allocatable": QUANTITIES}})
 
 
 def _closed(schema: Schema) -> Schema:
@@ -74,7 +74,16 @@ def _closed(schema: Schema) -> Schema:
         out["additionalProperties"] = False
     if "items" in schema:
         out["items"] = _closed(schema["items"])
-    return out
+    return {**out, "allOf": [*_rules(schema)]}
+
+
+def _rules(schema: Schema) -> Iterator[Schema]:
+    """Of its rules in CEL those that say which fields go together."""
+    for rule in schema.get("x-kubernetes-validations", ()):
+        fields = [{"required": [name]} for name in re.findall(r"has\(self\.(\w+)\)", rule["rule"])]
+        if fields and "||" not in rule["rule"]:
+            how: Schema = {"not": {"allOf": fields}} if rule["rule"].startswith("!") else {"oneOf": fields}
+            yield {**how, "description": rule["message"]}
 
 
 def _plan() -> Schema:
@@ -90,8 +99,3 @@ SCHEMAS: dict[tuple[Any, Any], Schema] = {
     ("v1", "Pod"): POD,
     ("gpuplan.dev/v1alpha1", "GPUPartitionPlan"): _plan(),
 }
-
-
-def known_kinds() -> str:
-    """The kinds, for an error message."""
-    return ", ".join(f"{version} {kind}" for version, kind in SCHEMAS)

@@ -17,7 +17,7 @@ import jsonschema
 
 from cli.dumped import problems_of
 from cli.hardware import Problem, gpus_of
-from cli.manifest_schemas import SCHEMAS, known_kinds
+from cli.manifest_schemas import SCHEMAS
 from cli.nvidia_config import path_of, what_it_is
 from kube.yaml_text import NotYaml, read_documents
 
@@ -208,7 +208,8 @@ def _check(manifest: Manifest) -> list[str]:
     body = manifest.body
     kind = (str(body.get("apiVersion", "")), manifest.kind)
     if kind not in SCHEMAS:
-        return [f"apiVersion, kind: {kind[0]!r} {kind[1]!r} cannot be used here; known: {known_kinds()}"]
+        known = ", ".join(map(" ".join, SCHEMAS))
+        return [f"apiVersion, kind: {kind[0]!r} {kind[1]!r} cannot be used here; known: {known}"]
     validator = jsonschema.Draft202012Validator(SCHEMAS[kind])
     errors = sorted(validator.iter_errors(body), key=lambda error: list(map(str, error.absolute_path)))
     return [f"{path_of(error.absolute_path)}: {_sentence(error)}" for error in errors]
@@ -222,6 +223,8 @@ def _check_hardware(manifest: Manifest) -> list[str]:
 def _sentence(error: jsonschema.ValidationError) -> str:
     """The validator's message, and the schema's own description of the field as the remedy."""
     remedy = error.schema.get("description", "") if isinstance(error.schema, dict) else ""
+    if error.validator in ("not", "oneOf"):
+        return f"{remedy}."
     return f"{error.message}. {remedy}".rstrip(". ") + "."
 
 

@@ -93,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         tables = [_pod_table(document), *([_plan_table(document)] if document["plans"] else [])]
         print(*tables, _summary(document), sep="\n\n")
-        for line in _notes(document):
+        left = [f"{one['kind']} {one['name']} is left out: {one['reason']}" for one in document["leftOut"]]
+        for line in (*left, *document["impossible"], *document["remarks"]):
             print(f"gpuplan: {line}", file=sys.stderr)
     if found.impossible:
         return 2
@@ -218,9 +219,8 @@ def _spelled(item: Mapping[str, Any]) -> str:
         instances = item["mig"]["instances"]
         return ", ".join(f"{one['profile']}@{one['start']}" if "start" in one else one["profile"] for one in instances)
     if "mps" in item:
-        return (
-            ", ".join(_share(one) for one in item["mps"].get("slices") or ()) or f"{item['mps']['replicas']} replicas"
-        )
+        shares = ", ".join(_share(one) for one in item["mps"].get("slices") or ())
+        return shares or f"{item['mps']['replicas']} replicas"
     return "whole"
 
 
@@ -231,17 +231,9 @@ def _share(one: Mapping[str, Any]) -> str:
 
 def _summary(document: Json) -> str:
     placed, pods = len(document["placed"]), len(document["placed"]) + len(document["unplaced"])
-    writes = len(document["plans"])
     others = document["withoutRequest"]
     ignored = f"\n{counted(others, 'pod')} {'requests' if others == 1 else 'request'} nothing that gpuplan serves"
     return (
         f"{placed} of {pods} pods placed (at most {document['bound']} could be), "
-        f"{writes} plan{'' if writes == 1 else 's'} to write, in {document['seconds']:.3f} s{ignored if others else ''}"
+        f"{counted(len(document['plans']), 'plan')} to write, in {document['seconds']:.3f} s{ignored if others else ''}"
     )
-
-
-def _notes(document: Json) -> Iterable[str]:
-    for one in document["leftOut"]:
-        yield f"{one['kind']} {one['name']} is left out: {one['reason']}"
-    yield from document["impossible"]
-    yield from document["remarks"]

@@ -214,6 +214,10 @@ def _impossible_pins(reading: PlanReading, spec: Raw) -> Iterable[str]:
     """What people pinned and no agent can make."""
     views = {gpu.view.index: gpu.view for gpu in reading.gpus}
     items = effective_items(PlanSpec.read(spec), {index: view.uuid for index, view in views.items() if view.uuid})
+    listed = Counter(item["index"] for item in spec.get("gpus") or ())
+    if twice := [index for index in listed if listed[index] > 1]:
+        yield f"{KIND} {reading.name}: spec.gpus: index {twice[0]} is there twice"
+        return
     for index in reading.pinned:
         if index not in views:
             yield f"{KIND} {reading.name}: spec.gpus: GPU {index} is none of its node's {counted(len(views), 'GPU')}"

@@ -215,13 +215,12 @@ class _Explainer:
     def _on_allowed_nodes(self, assignment: Assignment, able: _Able) -> Answer | None:
         """Why the nodes that the pod itself allows do not serve it: the remedy must not lead it to others."""
         pod = assignment.pod
-        names_nodes = bool(pod.node_selector or pod.node_affinity)
-        others = able.others if names_nodes else ()
+        others = able.others if pod.node_selector or pod.node_affinity else ()
         self._effort.spend(pod, len(others))
         causes = [one for one in others if self._misfit(pod, self._stocks[one.node].node) is None]
-        if any(cause.ineligible is Ineligible.NOT_ENABLED for cause in causes):
-            return nearest([cause for cause in causes if cause.ineligible is Ineligible.NOT_ENABLED])
-        return self._on_cordoned_nodes(assignment, able.nodes) or (nearest(causes) if causes else None)
+        first = [cause for cause in causes if cause.ineligible is Ineligible.NOT_ENABLED]
+        to_uncordon = None if first else self._on_cordoned_nodes(assignment, able.nodes)
+        return to_uncordon or (nearest(first or causes) if causes else None)
 
     def _on_cordoned_nodes(self, assignment: Assignment, nodes: Sequence[int]) -> Answer | None:
         """Nodes that nothing but the cordon keeps from it."""

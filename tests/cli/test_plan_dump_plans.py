@@ -280,3 +280,35 @@ def test_a_pin_that_is_no_profile_is_an_error(capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr().err
     assert profile in printed or "a profile is as nvidia-smi prints it, such as 1g.10gb" in printed
     assert "pydantic" not in printed
+
+
+MIG, TWO = {"instances": [{"profile": "3g.40gb"}]}, "one of mig, mps or whole"
+BROKEN_RULES = {
+    "two kinds": ([{"index": 0, "mig": MIG, "mps": {"replicas": 3}}], f"spec.gpus[0]: a listed GPU has exactly {TWO}"),
+    "three kinds": ([{"index": 0, "mig": MIG, "mps": {"replicas": 3}, "whole": {}}], TWO),
+    "no kind": ([{"index": 0}], TWO),
+    "start and count": (
+        [{"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "start": 0, "count": 2}]}}],
+        "spec.gpus[0].mig.instances[0]: give start (one exact placement) or count",
+    ),
+    "GB and GiB": ([{"index": 0, "mps": {"slices": [{"memoryGB": 1, "memoryGiB": 1}]}}], "give memoryGB (10^9"),
+    "no size": ([{"index": 0, "mps": {"slices": [{"count": 1}]}}], "give memoryGB (10^9"),
+    "slices and replicas": ([{"index": 0, "mps": {"slices": [], "replicas": 2}}], "give slices (sized shares) or"),
+    "no shares": ([{"index": 0, "mps": {}}], "give slices (sized shares) or replicas"),
+    "twice": (
+        [{"index": 0, "whole": {}}, {"index": 0, "whole": {}}],
+        "index 0 is there twice",
+    ),
+}
+
+
+@pytest.mark.parametrize(("items", "words"), BROKEN_RULES.values(), ids=BROKEN_RULES)
+def test_a_pin_that_the_api_server_would_refuse_is_an_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, items: list[dict[str, Any]], words: str
+) -> None:
+    pin = plan_object(spec={"gpus": items})
+    del pin["metadata"]["uid"]
+    assert main(["plan", "-f", str(dump(tmp_path, node(), pin))]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert "is valid under" not in line

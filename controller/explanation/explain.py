@@ -181,13 +181,16 @@ class _Explainer:
         able = self._able_nodes(wants)
         self._effort.spend(assignment.pod, 1 + (len(able.nodes) + len(able.others)) // _GLANCES)
         if not able.nodes:
-            return self._elsewhere(assignment, able.others) if able.others else self._never_fits(wants)
+            others = [cause.node for cause in able.others]
+            return self._elsewhere(assignment, able.others, others) if others else self._never_fits(wants)
         if not any(self._stocks[node].is_large_enough(assignment.needs) for node in able.nodes):
             return no_large_node(assignment.needs, (self._stocks[node].node for node in able.nodes))
         nodes = [node for node in able.nodes if self._groups.may_use(assignment.pod, node)]
         large = [node for node in nodes if self._stocks[node].is_large_enough(assignment.needs)]
         if not large:
-            return self._on_allowed_nodes(assignment, able) or self._filtered(assignment, able.nodes)
+            if not self._named(assignment.pod, able.nodes):
+                return self._elsewhere(assignment, able.others, able.nodes)
+            return self._on_cordoned_nodes(assignment, able.nodes) or self._filtered(assignment, able.nodes)
         if assignment.constrained:
             refusals = {node: self._constrained.refusal(assignment, node) for node in large}
             refused = self._refused(assignment, refusals)
@@ -212,16 +215,6 @@ class _Explainer:
         reasons = Counter(refusals[node] for node in roomy)
         return kept_off_by_others(len(roomy), reasons, "every node with room") if roomy and not reasons[""] else None
 
-    def _on_allowed_nodes(self, assignment: Assignment, able: _Able) -> Answer | None:
-        """Why the nodes that the pod itself allows do not serve it: the remedy must not lead it to others."""
-        pod = assignment.pod
-        others = able.others if pod.node_selector or pod.node_affinity else ()
-        self._effort.spend(pod, len(others))
-        causes = [one for one in others if self._misfit(pod, self._stocks[one.node].node) is None]
-        first = [cause for cause in causes if cause.ineligible is Ineligible.NOT_ENABLED]
-        to_uncordon = None if first else self._on_cordoned_nodes(assignment, able.nodes)
-        return to_uncordon or (nearest(first or causes) if causes else None)
-
     def _on_cordoned_nodes(self, assignment: Assignment, nodes: Sequence[int]) -> Answer | None:
         """Nodes that nothing but the cordon keeps from it."""
         names = [
@@ -234,12 +227,12 @@ class _Explainer:
         ]
         return cordoned(names) if names else None
 
-    def _elsewhere(self, assignment: Assignment, causes: Sequence[Cause]) -> Answer:
-        """No node is there for this kind of partition: why those that the pod names are not."""
-        nodes = list(dict.fromkeys(cause.node for cause in causes))
-        named = self._named(assignment.pod, nodes)
+    def _elsewhere(self, assignment: Assignment, causes: Sequence[Cause], nodes: Sequence[int]) -> Answer:
+        """Why nodes that the pod names are not there for it; where it names none of them, why not `nodes`."""
+        named = self._named(assignment.pod, [cause.node for cause in causes])
         own = [cause for cause in causes if cause.node in named]
-        return nearest(own) if own else self._filtered(assignment, nodes)
+        first = [cause for cause in own if cause.ineligible is Ineligible.NOT_ENABLED]
+        return nearest(first or own) if own else self._filtered(assignment, nodes)
 
     def _named(self, pod: PodView, nodes: Sequence[int]) -> list[int]:
         """Those that its selector and affinity do not exclude: no remedy must lead it to others."""

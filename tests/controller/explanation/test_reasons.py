@@ -350,6 +350,15 @@ def test_a_cordon_of_the_node_that_the_pod_selects_comes_before_other_nodes(limi
         assert "paused" in message or "stopped responding" in message
 
 
+def test_that_the_node_which_the_pod_selects_is_not_enabled_comes_before_its_taint_and_other_nodes() -> None:
+    own = server("h1", mig(), labels=on("h1"), taints=["team"], partitioning=None)
+    _, message = answer_to(
+        cluster(own, server("h2", mig(), labels=on("h2")), pending=[pod("a", "1g.5gb", selector=on("h1"))])
+    )
+    assert message.startswith("Node h1 is not enabled for gpuplan.")
+    assert "h2" not in message
+
+
 def test_the_taint_of_the_node_that_the_pod_selects_is_named_with_its_remedy() -> None:
     own = server("h1", mig(), labels=on("h1"), taints=["team"])
     other = server("h2", mig(), labels=on("h2"))

@@ -191,4 +191,4 @@ class EventRecorder:
 def _name(content: EventContent) -> str:
     """The same after a restart, so that the count goes on."""
     digest = hashlib.sha256("\0".join(content.key).encode()).hexdigest()[:16]
-    return f"{content.about.name[: NAME_CHARS - 17]}.{digest}"
+    return f"{content.about.name[: NAME_CHARS - 17].rstrip('-.')}.{digest}"

@@ -1,6 +1,7 @@
 """Events: counted instead of repeated, and never in the caller's way."""
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -243,16 +244,21 @@ def test_refusals_of_namespaces_that_are_gone_are_forgotten(
     eventually(lambda: len(caplog.messages) == 6, "a line each time but the second", seen=lambda: caplog.messages)
 
 
-def test_long_names_stay_within_the_limit(serve: Serve, record: Callable[..., EventRecorder]) -> None:
+@pytest.mark.parametrize(
+    "name", ["p" * 253, "p" * 235 + "-" + "p" * 17, "p" * 235 + "." + "p" * 17], ids=["p", "-", "."]
+)
+def test_long_names_stay_within_the_limit(serve: Serve, record: Callable[..., EventRecorder], name: str) -> None:
+    """Where they are cut they must not end in what the API server takes in the middle alone."""
     store = LeaseStore()
     recorder = record(serve(store))
     recorder.emit(
-        ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="p" * 253, uid="u"),
+        ObjectReference(api_version="v1", kind="Pod", namespace="ns", name=name, uid="u"),
         "Normal",
         "R",
         "m" * 2000,
     )
     recorder.stop()
     (event,) = store.items.values()
-    assert len(event["metadata"]["name"]) == 253
+    assert len(event["metadata"]["name"]) in (252, 253)
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", event["metadata"]["name"])
     assert len(event["message"]) == 1024

@@ -18,6 +18,8 @@ from nodeagent.observed.node import ObservedNode
 
 BOUND_SECONDS = 600.0
 """Longest time with the taint; the change that it was for goes on without."""
+INHERITED_SECONDS = 60.0
+"""The same of one that an earlier agent has left: one that ends again and again must not keep it."""
 SETTLE_SECONDS, UNWATCHED_SECONDS = 0.2, 10.0
 """How long a list waits from the answer to the taint on, and as long again as that took; at most, where the watch does
 not bring the taint."""
@@ -67,7 +69,7 @@ class NodeGuard:
 
     def __init__(self, writer: NodeWriting, right: CountsRight, *, clock: Callable[[], float]) -> None:
         self._writer, self._right, self._clock = writer, right, clock
-        self._tainted_at: float | None = None
+        self._tainted_at: float | None = clock() + INHERITED_SECONDS - BOUND_SECONDS
         self._seen_at, self._watched = clock(), False
         """When this pass began, hence read its pods, and whether the watch of the Node had brought the latest then."""
         self._asked_at, self._settle_seconds = clock(), 0.0

@@ -72,6 +72,18 @@ def test_it_goes_after_its_bound_in_any_case_and_stays_away(halves: World, stuck
     assert not halves.tainted()
 
 
+def test_agent_that_ends_again_and_again_does_not_keep_it_for_ever(halves: World) -> None:
+    halves.node_ticks = False
+    halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+    for _ in range(4):
+        run_for(halves, 90.0)
+        halves.restart()
+    assert not halves.tainted()
+    run_for(halves, 600.0)
+    assert not halves.tainted()
+    assert halves.effect.done.count("taint True") == 1
+
+
 def test_taint_that_is_refused_stalls_the_plan_with_its_cause(halves: World, monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = "cannot change the taint gpuplan.dev/changing: 403 Forbidden: denied by webhook"
     with monkeypatch.context() as patched:

@@ -30,7 +30,6 @@ def pytest_collection() -> Iterator[None]:
     """Modules and tests stay to the end: the collector would walk these millions of objects again and again."""
     gc.disable()
     yield
-    gc.collect()
     gc.freeze()
     gc.enable()
 

@@ -5,7 +5,6 @@ Nothing here runs without GPUPLAN_HARDWARE=1. The GPU must be idle, with MIG off
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ FIGURES: list[str] = []
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("GPUPLAN_HARDWARE") != "1":
         for item in items:
-            if Path(__file__).parent in item.path.parents:
+            if item.nodeid.startswith("tests/hardware/"):
                 item.add_marker(pytest.mark.skip(reason="runs on real hardware: make hardware"))
 
 

@@ -161,7 +161,7 @@ def sizes(number: int, unlike: str) -> list[PodView]:
 def test_a_further_pod_that_is_unlike_all_others_costs_what_the_others_cost(cut: str, unlike: str) -> None:
     made = mig if cut == "mig" else mps
     servers = [server(f"node-{number}", made(0), made(1), partitioning=cut) for number in range(4)]
-    few, more, many = (steps(cluster(*servers, pending=sizes(number, unlike))) for number in (100, 200, 400))
+    few, more, many = (steps(cluster(*servers, pending=sizes(number, unlike))) for number in (50, 100, 200))
 
     assert many - more <= 1.25 * 2 * (more - few)
 

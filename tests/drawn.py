@@ -1,7 +1,9 @@
 """How many examples of a property, and which points of a sweep, a test takes, by the chosen hypothesis profile."""
 
+import random
 from collections.abc import Sequence
-from typing import TypeVar
+from itertools import product
+from typing import Any, TypeVar
 
 from hypothesis import settings
 
@@ -18,6 +20,17 @@ def examples(thorough: int) -> int:
 def points(sweep: Sequence[T]) -> Sequence[T]:
     """All where 100 examples are drawn by default, else every third, and the last."""
     return sweep if _by_default() >= FULL else [*sweep[:-1:3], *sweep[-1:]]
+
+
+def cells(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Of a table all cells where 100 examples are drawn by default, else as few as show each value of each axis."""
+    if _by_default() >= FULL:
+        return list(product(*axes))
+    columns = [[axis[number % len(axis)] for number in range(max(map(len, axes)))] for axis in axes]
+    dice = random.Random(0)
+    for column in columns[1:]:
+        dice.shuffle(column)
+    return list(zip(*columns, strict=True))
 
 
 def _by_default() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.drawn import FULL, points
+from tests.drawn import FULL, cells, points
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,6 +52,15 @@ def profile(request: pytest.FixtureRequest) -> Iterator[None]:
 def test_a_sweep_begins_with_its_first_point_and_ends_with_its_last(taken: list[int]) -> None:
     assert list(points(range(1, 6))) == taken
     assert list(points(range(0))) == []
+
+
+@pytest.mark.parametrize("profile", ["quick", "thorough"], indirect=True)
+@pytest.mark.usefixtures("profile")
+def test_of_a_table_ci_takes_every_cell_and_others_each_value() -> None:
+    drawn = cells("abc", [1, 2])
+    quick = settings.get_current_profile_name() == "quick"
+    assert len(drawn) == len(set(drawn)) == (3 if quick else 6)
+    assert [set(column) for column in zip(*drawn, strict=True)] == [set("abc"), {1, 2}]
 
 
 def test_ci_takes_every_point_of_a_sweep() -> None:

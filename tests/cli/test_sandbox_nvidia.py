@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.sandbox_runs import GUIDE, Examples, ready
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 FOLDER = "mps-nvidia-plugin"
 EXTRAS = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
 """NVIDIA's plugin sets them unless its config says otherwise; its toolkit mounts what the node has of each."""

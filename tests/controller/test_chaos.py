@@ -14,7 +14,7 @@ HAPPENS = [
 
 
 @pytest.mark.timeout(600)  # some seconds on a quiet machine
-@pytest.mark.parametrize("seed", [EVERYTHING, 6])
+@pytest.mark.parametrize("seed", [EVERYTHING, pytest.param(6, marks=pytest.mark.thorough)])
 def test_nothing_is_harmed_and_nothing_changes_without_news(cluster: ApiCluster, seed: int) -> None:
     life = Life(cluster, seed)
     life.run()

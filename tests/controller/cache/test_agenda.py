@@ -19,6 +19,7 @@ from controller.cache.agenda import Agenda
 from tests.builders.objects import condition, gpu, item, node, plan, status
 from tests.clock import Clock
 from tests.controller.cache.state_bench import StateBench
+from tests.drawn import examples
 
 NAMES = ("n1",)  # each is judged by itself
 
@@ -148,7 +149,7 @@ steps = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.lists(steps, max_size=4), st.sampled_from(SECONDS)), max_size=8))
 def test_judging_what_is_due_is_as_good_as_judging_everything(turns: list[tuple[list[Any], float]]) -> None:
     judges = Judges()

@@ -15,7 +15,7 @@ from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check
-from tests.drawn import examples
+from tests.drawn import examples, points
 
 pytestmark = pytest.mark.slow
 
@@ -231,7 +231,7 @@ def test_at_size_the_lowest_level_gets_what_the_higher_ones_leave() -> None:
     assert within_limits(snapshot, served_by_level(snapshot), exact)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", points(range(6)))
 @pytest.mark.parametrize("mix", sorted(MIXES))
 def test_our_own_bound_holds_and_is_near(mix: str, seed: int) -> None:
     snapshot = instance(nodes=4, gpus=4, pods=60, seed=seed, mix=MIXES[mix])

@@ -1,6 +1,7 @@
 """An answer of the driver that is missing costs what needs it, and one that was never seen before costs one GPU."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sandbox.driver import processes
 from sandbox.driver.status import Status
 from tests import faults
 from tests.builders.models import H100, T4
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.hardware.machine import NVML, parent
 from tests.nodeagent.items import mig
@@ -322,21 +324,20 @@ def test_a_placement_that_the_schema_does_not_know_costs_one_gpu(
     check(world)
 
 
-@pytest.mark.parametrize("code", MISSING)
-@pytest.mark.parametrize("item", [WHOLE, mig(0, ("3g.40gb", 0)), SLICES, REPLICAS], ids=["whole", "mig", "gb", "equal"])
-@pytest.mark.parametrize(
-    ("symbol", "needed"),
-    [
-        ("nvmlDeviceGetMemoryInfo", "does not report how much memory"),
-        ("nvmlDeviceGetCudaComputeCapability", ""),
-        ("nvmlDeviceGetRemappedRows", ""),
-        ("nvmlDeviceGetMinorNumber", ""),
-        ("nvmlDeviceGetComputeMode", ""),
-    ],
-)
-def test_a_missing_answer_costs_only_what_needs_it(
-    make_world: MakeWorld, symbol: str, needed: str, item: dict[str, Any], code: Status
-) -> None:
+NEEDED = {
+    "nvmlDeviceGetMemoryInfo": "does not report how much memory",
+    "nvmlDeviceGetCudaComputeCapability": "",
+    "nvmlDeviceGetRemappedRows": "",
+    "nvmlDeviceGetMinorNumber": "",
+    "nvmlDeviceGetComputeMode": "",
+}
+ITEMS = {"whole": WHOLE, "mig": mig(0, ("3g.40gb", 0)), "gb": SLICES, "equal": REPLICAS}
+
+
+@pytest.mark.parametrize(("what", "code"), cells([*product(ITEMS, NEEDED)], MISSING), ids=str)
+def test_a_missing_answer_costs_only_what_needs_it(make_world: MakeWorld, what: tuple[str, str], code: Status) -> None:
+    kind, symbol = what
+    needed, item = NEEDED[symbol], ITEMS[kind]
     world = make_world(cut() if "mig" in item else plain())
     faults.inject(world.machine, symbol, status=code, times=faults.ALWAYS)
     world.apply(item)

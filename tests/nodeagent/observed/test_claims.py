@@ -2,6 +2,7 @@
 
 import json
 import socket
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from nodeagent.observed.usage import Usage
 from partitioning.layouts import Instance
 from tests import incidents
 from tests.clock import Clock
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import replace_both
 from tests.nodeagent.items import mig, mps
@@ -35,12 +37,15 @@ def device_at(world: World, start: int) -> str:
     return found
 
 
-@pytest.mark.parametrize("shown", WAYS, ids="+".join)
-@pytest.mark.parametrize("name", [SECOND_HALF, "gpu-0-mig-9-4-4", "gpu-0-mig-1c3g40gb-9-4"])
-@pytest.mark.parametrize("before", [True, False], ids=["before the agent", "later"])
+NAMES = [SECOND_HALF, "gpu-0-mig-9-4-4", "gpu-0-mig-1c3g40gb-9-4"]
+
+
+@pytest.mark.parametrize(("way", "before"), cells([*product(WAYS, NAMES)], [True, False]), ids=str)
 def test_what_a_claim_holds_is_kept_and_goes_to_no_other_pod(
-    make_world: MakeWorld, shown: tuple[str, ...], name: str, before: bool
+    make_world: MakeWorld, way: tuple[tuple[str, ...], str], before: bool
 ) -> None:
+    """Held before the agent starts, or later."""
+    shown, name = way
     world = make_world(cut(*HALVES), cut(("7g.80gb", 0)))
     if not before:
         world.settle(4)

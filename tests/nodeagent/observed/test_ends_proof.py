@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -10,6 +11,7 @@ from nodeagent.cdi.device_numbers import numbers_of, read_device_numbers
 from nodeagent.hardware.nvml import NvmlDriver
 from sandbox.driver.procfs import proc_of
 from tests import faults
+from tests.drawn import cells
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import pod_json, started
 from tests.nodeagent.pods_memory import uid_of
@@ -270,12 +272,14 @@ ENDED_BY_OTHERS = {
 }
 
 
-@pytest.mark.parametrize("status", ENDED_BY_OTHERS)
-@pytest.mark.parametrize("agent", ["stays", "restarts", "is away meanwhile", "is away, records lost", "no checkpoint"])
-@pytest.mark.parametrize("deleted", [False, True])
+AGENTS = ["stays", "restarts", "is away meanwhile", "is away, records lost", "no checkpoint"]
+
+
+@pytest.mark.parametrize(("what", "deleted"), cells([*product(ENDED_BY_OTHERS, AGENTS)], [False, True]), ids=str)
 def test_a_pod_that_was_ended_at_the_api_alone_keeps_what_it_has_while_a_process_is_left(
-    world: World, status: str, agent: str, deleted: bool
+    world: World, what: tuple[str, str], deleted: bool
 ) -> None:
+    status, agent = what
     holder = world.pod(THREE)
     (device,) = world.running[holder]
     if "is away" not in agent:

@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from itertools import product
 
 import pytest
 
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.handover.config import read_ledger_mark
 from nodeagent.observed.pods import NodePod
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, mps, pod_json, whole
@@ -215,13 +217,12 @@ HOLDERS = ["lives", "lives, processes hidden", "deleted by force", "not reported
 """The last ones are of a kubelet that cannot write to the API: there they look as if it had not taken them yet."""
 
 
-@pytest.mark.parametrize("young", [False, True], ids=["kubelet up", "kubelet starts"])
-@pytest.mark.parametrize("holder", HOLDERS)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("what", "young"), cells([*product(CHANGES, HOLDERS)], [False, True]), ids=str)
 def test_every_record_and_the_checkpoint_lost_at_once_give_nothing_away(
-    make_world: MakeWorld, change: str, holder: str, young: bool
+    make_world: MakeWorld, what: tuple[str, str], young: bool
 ) -> None:
-    """No record names the device of the pod, and the driver does not show its process."""
+    """No record names the device of the pod, and the driver does not show its process; `young`: the kubelet starts."""
+    change, holder = what
     before, resource, after = CHANGES[change]
     world = make_world(cut(("3g.40gb", 0), ("3g.40gb", 4)) if before is HALVES else plain())
     world.apply(before)

@@ -1,6 +1,7 @@
 """Pods that hold a GPU under the device id of another device plugin: it is neither cut nor given to a second pod."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from nodeagent.observed.pods import parse_pod
 from partitioning.mps import slice_of_gb
 from sandbox.driver import processes
 from tests.clock import Clock
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import Raw, mig, mps, whole
@@ -76,12 +78,11 @@ def test_a_planned_mig_device_held_under_another_id_waits_for_its_pod(make_world
     assert world.advertised() == {THREE: 2}
 
 
-@pytest.mark.parametrize(("resource", "form"), GPU_FORMS)
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("before", [True, False], ids=["before the agent", "later"])
+@pytest.mark.parametrize(("case", "before"), cells([*product(GPU_FORMS, PLANS)], [True, False]), ids=str)
 def test_a_gpu_held_under_another_id_is_not_advertised_in_any_form(
-    make_world: MakeWorld, resource: str, form: str, plan: str, before: bool
+    make_world: MakeWorld, case: tuple[tuple[str, str], str], before: bool
 ) -> None:
+    (resource, form), plan = case
     world = make_world(plain())
     apply(world, plan)
     if not before:

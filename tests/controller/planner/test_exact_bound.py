@@ -36,7 +36,7 @@ def limit(snapshot: Snapshot, bound: int) -> float:
 
 
 @pytest.mark.parametrize("mix", OF_ONE_LEVEL)
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", points([1, 2, 3]))
 def test_the_gap_is_within_the_limit(mix: str, seed: int) -> None:
     snapshot = instance(nodes=10, gpus=8, pods=300, seed=seed, mix=MIXES[mix])
     result = plan(snapshot)

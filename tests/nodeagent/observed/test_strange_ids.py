@@ -4,6 +4,7 @@ import pytest
 
 from nodeagent.hardware.gpu_ids import KNOWN, GpuResources, names_a_device
 from nodeagent.observed.pods import parse_pod
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, mps
@@ -54,11 +55,12 @@ def held(world: World, resource: str, device_id: str) -> tuple[str, str]:
     return world.pod_of_other_plugin(resource, device_id, device, "old")
 
 
-@pytest.mark.parametrize(("resource", "device_id"), STRANGE)
-@pytest.mark.parametrize("before", [True, False], ids=["before the agent", "later"])
+@pytest.mark.parametrize(("given", "before"), cells(STRANGE, [True, False]), ids=str)
 def test_an_id_that_names_nothing_makes_every_partition_of_the_node_unknown(
-    make_world: MakeWorld, resource: str, device_id: str, before: bool
+    make_world: MakeWorld, given: tuple[str, str], before: bool
 ) -> None:
+    """Held before the agent starts, or later."""
+    resource, device_id = given
     world = make_world(cut(*HALVES), cut(("7g.80gb", 0)))
     if not before:
         world.settle(4)

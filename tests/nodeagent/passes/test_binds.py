@@ -8,7 +8,7 @@ there, whose successor has only the disk.
 
 from collections.abc import Callable
 from copy import deepcopy
-from itertools import count
+from itertools import count, product
 
 import pytest
 
@@ -16,7 +16,7 @@ from kube.errors import Unavailable
 from partitioning.models import GpuModel
 from sandbox.driver.machine import GpuOptions
 from tests import incidents
-from tests.drawn import points
+from tests.drawn import cells, points
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.items import Raw, mig, mps
 from tests.nodeagent.watched import Killed
@@ -104,12 +104,12 @@ def settled(make_world: MakeWorld, name: str) -> World:
     return world
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["as it is", "as it was"])
-@pytest.mark.parametrize("kill", [False, True], ids=["agent lives", "agent killed"])
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(("case", "late"), cells([*product(SCENARIOS, [False, True])], [False, True]), ids=str)
 def test_a_pod_that_is_bound_after_any_effect_is_admitted(
-    make_world: MakeWorld, name: str, kill: bool, late: bool
+    make_world: MakeWorld, case: tuple[str, bool], late: bool
 ) -> None:
+    """By a scheduler that sees the Node as it is, or as it was; the agent lives, or is killed."""
+    name, kill = case
     total = change(settled(make_world, name), name, at=-1, late=False, kill=False).effects
     assert total > 5
     bound = 0
@@ -206,7 +206,7 @@ TROUBLES = (lost_answers, conflicts, stale_watch, ticks_between, no_policy, zero
 def test_no_trouble_with_the_api_has_a_pod_refused(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, name: str, trouble: Callable[..., None]
 ) -> None:
-    for at in (0, 1, 2, 4, 7):
+    for at in points((0, 1, 2, 4, 7)):
         world = settled(make_world, name)
         with monkeypatch.context() as patched:
             trouble(world, patched)

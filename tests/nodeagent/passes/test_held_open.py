@@ -12,6 +12,7 @@ import pytest
 
 from sandbox.driver import processes
 from sandbox.driver.procfs import MAJORS, proc_of
+from tests.drawn import points
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig, operator_pod
 from tests.nodeagent.world import World
@@ -175,7 +176,7 @@ def test_restart_after_any_effect_ends_the_same(make_world: MakeWorld) -> None:
     unharmed = story(-1)
     steps = len(unharmed.effect.done)
     assert "create CI" in " ".join(unharmed.effect.done)
-    for kill_after in range(1, steps + 1):
+    for kill_after in points(range(1, steps + 1)):
         world = story(kill_after)
         what = unharmed.effect.done[:kill_after]
         run_for(world, 10.0)

@@ -152,6 +152,7 @@ def test_a_bind_that_is_refused_permanently_is_reported(server: ApiServer) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_thousand_pods(cluster: ScheduledCluster) -> None:
     """All get the reason why they wait; then a third gets its slices."""
     for number in range(10):

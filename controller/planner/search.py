@@ -97,10 +97,12 @@ def search(
     board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
     assignments = assignments_of(queue, groups)
     constrained = ConstrainedPlacement(snapshot, options, board, assignments, effort)
-    phases = _FinalPhases([one for one in assignments if one.tried])
+    tried = [one for one in assignments if one.tried]
 
     def report(phase: PlannerPhase) -> None:
-        phases.note(phase)
+        for one in tried:
+            if one.node != one.noted:
+                one.noted, one.phase = one.node, phase
         if on_phase is not None:
             on_phase(phase)
 
@@ -141,17 +143,14 @@ def search(
         bound=rules.most + len(drains.served),
         remarks=remarks,
         groups=groups,
-        placed_by=phases.counts(),
+        placed_by=_by_phase(tried),
     )
 
 
 def _without_turn(namespaces: Iterable[str]) -> str:
     count = Counter(namespaces)
     most = ", ".join(f"{name} ({number})" for name, number in count.most_common(3))
-    return (
-        f"{count.total()} pods had no turn, since too many request a combination of partitions that no other pod does. "
-        f"Most of them are of the namespaces {most}."
-    )
+    return f"{count.total()} pods had no turn: too many request unlike partitions. Most are of the namespaces {most}."
 
 
 def take_off_broken(
@@ -173,26 +172,9 @@ def _compared(demand: Demand, profiles: SchedulerProfiles) -> Demand:
     return replace(demand, needs=needs, host_ports=ports)
 
 
-class _FinalPhases:
-    """Which phase gave each pod the node that it has at the end."""
-
-    def __init__(self, assignments: Sequence[Assignment]) -> None:
-        self._assignments = assignments
-        self._nodes = [-1] * len(assignments)
-        self._phases: list[PlannerPhase | None] = [None] * len(assignments)
-
-    def note(self, phase: PlannerPhase) -> None:
-        before, self._nodes = self._nodes, [one.node for one in self._assignments]
-        if self._nodes == before:  # mostly, and a pass has many phases
-            return
-        for number, (was, now) in enumerate(zip(before, self._nodes, strict=True)):
-            if was != now:
-                self._phases[number] = phase
-
-    def counts(self) -> dict[PlannerPhase, int]:
-        self.note(PlannerPhase.OLDER_FIRST)  # what dropped pods of a gang leave behind changes no other pod's node
-        found = Counter(phase for node, phase in zip(self._nodes, self._phases, strict=True) if node >= 0 and phase)
-        return dict(sorted(found.items()))
+def _by_phase(assignments: Iterable[Assignment]) -> dict[PlannerPhase, int]:
+    found = Counter(one.phase for one in assignments if one.placed and one.phase is not None)
+    return dict(sorted(found.items()))
 
 
 def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> None:

@@ -11,6 +11,7 @@ no error is hidden: the result names each pod with its traceback.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from traceback import walk_tb
 
 from controller.model.demand import DemandSet
 from controller.model.reasons import UnplacedReason
@@ -126,19 +127,13 @@ def _holding(pod: PodView) -> PodView:
 
 def _place(error: BaseException) -> object:
     """Where it was raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return (type(error), trace.tb_frame.f_code, trace.tb_lineno) if trace is not None else type(error)
+    places = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    return (type(error), *places[-1:])
 
 
 def _suspects(error: BaseException) -> list[str]:
     """Uids of the pods that were being handled, the innermost first."""
-    frames = []
-    trace = error.__traceback__
-    while trace is not None:
-        frames.append(trace.tb_frame)
-        trace = trace.tb_next
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     return list(dict.fromkeys(uid for frame in reversed(frames) for uid in _held(frame.f_locals.values())))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from controller.model.capacity import Capacity
 from controller.model.demand import Demand, Wants
+from controller.model.results import PlannerPhase
 from controller.model.views import PodView
 from controller.planner.board.devices import Device, Part
 
@@ -30,6 +31,9 @@ class Assignment:
     """Where it may go depends on other pods or on volumes: no place without the filters (`Board.filters`)."""
     node: int = -1
     taken: Taken = field(default_factory=list)
+    noted: int = -1
+    phase: PlannerPhase | None = None
+    """The phase that found it where it was after the last one: on this node."""
     rank: int = 0
     """Its level among those that are placed in one go: pods of lower numbers are admitted first."""
 

@@ -65,7 +65,7 @@ def _most_that_fit(priced: list[Priced], packing: PackingCheck) -> tuple[list[As
     for prices in _grid(priced):
         found = _all_that_fit([one for one, _ in sorted(priced, key=_cost_at(prices))], packing)
         most = max(most, found, key=lambda each: (len(each[0]), len(each[1])))
-        if not found[1]:
+        if not found[1] or len(priced) == 1:
             break
     return most
 

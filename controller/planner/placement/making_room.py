@@ -9,27 +9,37 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 
 from controller.planner.board.assignment import Assignment
+from controller.planner.board.board import Board
 from controller.planner.placement.admission import Admitted
 from controller.planner.placement.packing_check import PackingCheck
 
 _MOST_MOVED = 8
 """So many pods make room for one."""
 
+Move = tuple[Assignment, int]
+"""A pod, and the group that it goes to."""
 
-def make_room(admitted: Sequence[Admitted], cost: Callable[[Assignment], float]) -> None:
-    """Changes `admitted`. The pods that were turned away have their turn level by level, the cheapest first."""
+
+def make_room(board: Board, admitted: Sequence[Admitted], cost: Callable[[Assignment], float]) -> None:
+    """Changes `admitted`, while the board has trials left.
+
+    The pods that were turned away have their turn level by level, the cheapest first.
+    """
     waiting = [(one, home) for home in admitted for one in home.others if not one.pod.gang]
     if len(admitted) < 2 or not waiting:
         return
     movable = [sorted(filter(_movable, home.members), key=cost) for home in admitted]
-    moves: dict[int, list[tuple[Assignment, int]]] = {}
+    moves: dict[int, list[Move]] = {}
     in_vain: set[Hashable] = set()
     for one, home in sorted(waiting, key=lambda each: (each[0].rank, cost(each[0]))):
         if (one.rank, one.wants, one.groups) in in_vain:
             continue
         for group in one.groups:
+            if board.trials <= 0:
+                return
+            board.trials -= 1
             if group not in moves:
-                moves[group] = _moves(group, movable[group], admitted)
+                moves[group] = _moves(board, group, movable[group], admitted)
             needed = _needed(one, admitted[group].packing, [moved for moved, _ in moves[group]])
             if needed is not None:
                 for moved, target in moves[group][:needed]:
@@ -47,14 +57,15 @@ def _movable(one: Assignment) -> bool:
     return len(one.groups) > 1 and one.demand.single is not None and not one.pod.gang
 
 
-def _moves(group: int, movable: Sequence[Assignment], admitted: Sequence[Admitted]) -> list[tuple[Assignment, int]]:
+def _moves(board: Board, group: int, movable: Sequence[Assignment], admitted: Sequence[Admitted]) -> list[Move]:
     """Pods that can leave a group together, the cheapest first, and where each goes."""
     packings = [target.packing for target in admitted]
-    moves: list[tuple[Assignment, int]] = []
+    moves: list[Move] = []
     in_vain: set[Hashable] = set()
     for one in movable:
-        if len(moves) == _MOST_MOVED or (one.wants, one.groups) in in_vain:
+        if len(moves) == _MOST_MOVED or (one.wants, one.groups) in in_vain or board.trials <= 0:
             continue
+        board.trials -= len(one.groups)
         target = next((other for other in one.groups if other != group and packings[other].fits([one])), None)
         if target is None:
             in_vain.add((one.wants, one.groups))

@@ -15,6 +15,8 @@ from controller.planner.placement.shares import Scale
 _ROUNDS = 30
 _MOST = 10_000_000
 """Nodes that are looked at for pods of all shapes; after them, whether a group serves a pod shows when it is placed."""
+_SHIFTS = 5_000_000
+"""Shares of groups that are moved at most, in all rounds."""
 _LEAST = 1e-12
 _HALF = 0.5
 """A group's first pod is due after half of the time in which one is due to it: rounding to the nearest."""
@@ -52,7 +54,7 @@ def _balanced(
         if len(able) == 1:
             fixed[able[0]] += burdens[able][able[0]]
     divided = [able for able in kinds if len(able) > 1]
-    for _ in range(_ROUNDS if divided else 0):
+    for _ in range(min(_ROUNDS, _SHIFTS // (1 + sum(map(len, divided))))):
         loads = list(fixed)
         for able in divided:
             share, burden = weights[able], burdens[able]

@@ -7,7 +7,7 @@ no pod is placed; new layouts only where one is.
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.model.demand import DemandSet, total_wants
+from controller.model.demand import total_wants
 from controller.model.results import Counts, Placed, PlanningResult, Supply, Unplaced
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.devices import Device, Part, Reach
@@ -23,6 +23,7 @@ _SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
 def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResult:
     """`unplaced`: why the pods that are not on the board wait."""
     assignments, stocks = finished.tried, finished.stocks
+    demands = (*finished.demands.helpable, *finished.demands.untried)
     placed = tuple(_placed(one, stocks) for one in assignments if one.placed)
     supplies = Counter(one.supply for one in placed)
     realised = _realise_all(finished, any_placed=bool(placed))
@@ -43,7 +44,7 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
             gpus_changed=sum(len(one.change.changed) for one in realised),
             partitions_created=sum(one.created for one in realised),
             partitions_destroyed=sum(one.destroyed for one in realised),
-            requested=_requested(finished.demands),
+            requested=tuple(sorted(total_wants([one.wants for one in demands]).items())),
             placed_by=tuple(finished.placed_by.items()),
         ),
     )
@@ -55,11 +56,6 @@ def _unexamined(finished: Finished) -> tuple[str, ...]:
     waiting = [one.pod for one in finished.tried if not one.placed]
     uids = [pod.uid for pod in waiting if pod.uid in cut or groups.unexamined(pod)]
     return tuple(sorted(uids, key=lambda uid: before.get(uid, len(before))))
-
-
-def _requested(demands: DemandSet) -> tuple[tuple[str, int], ...]:
-    wants = total_wants([demand.wants for demand in (*demands.helpable, *demands.untried)])
-    return tuple(sorted(wants.items()))
 
 
 def _realise_all(finished: Finished, *, any_placed: bool) -> list[Realised]:
@@ -77,10 +73,8 @@ def _realise_all(finished: Finished, *, any_placed: bool) -> list[Realised]:
 def _placed(assignment: Assignment, stocks: Sequence[NodeStock]) -> Placed:
     """A pod waits for its last partition: new before under way before existing."""
     pod, stock, taken = assignment.pod, stocks[assignment.node], assignment.taken
-    supplies = [_supply(device, part) for device, part in taken]
-    supply = supplies[0] if len(taken) == 1 else max(supplies, key=_SUPPLIES.index)
-    gpus = [stock.gpus[device.gpu].view.index for device, _ in taken if device.gpu >= 0]
-    gpus = gpus if len(taken) == 1 else sorted(set(gpus))
+    supply = max((_supply(device, part) for device, part in taken), key=_SUPPLIES.index)
+    gpus = sorted({stock.gpus[device.gpu].view.index for device, _ in taken if device.gpu >= 0})
     return Placed(uid=pod.uid, key=pod.key, node=stock.node.name, supply=supply, gpus=tuple(gpus))
 
 

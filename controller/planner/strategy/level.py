@@ -47,7 +47,7 @@ def place_once(
 
     assigned, rest = split(assignments, scales)
     admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
-    make_room(admitted, cost)
+    make_room(board, admitted, cost)
     members = [one for found in admitted for one in found.members]
     place_constrained(sorted((one for one in members if one.constrained), key=board.hardness))
     for group, found in enumerate(admitted):

@@ -24,6 +24,8 @@ from controller.planner.placement.existing_supply import keep_reservations
 from controller.planner.placement.gangs import Gangs, key_of
 from controller.planner.strategy.level import Cost, place_once, settle_level
 
+LOOKS = 2_000_000
+"""At pods and nodes, for levels that are placed one after the other: some seconds. Further ones take what they find."""
 _ROUNDS = 2
 """Of pods that change places, and are exchanged after that: each finds what the other left."""
 
@@ -87,9 +89,23 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
         rules.gangs.found.clear()
         rules.constrained.begin()
     left = rules.most
-    for members in levels:
+    # Measured: a group costs a level as much as 16 nodes.
+    apart = 1 + LOOKS // (1 + sum(map(len, levels)) + len(board.nodes) + 16 * len(board.groups))
+    for members in levels[:apart]:
         left -= _place(board, [members], rules, left)
+    board.demand({resource for level in levels[apart:] for one in level for resource, _ in one.wants})
+    for members in levels[apart:]:
+        _place_one_by_one(board, members, rules)
     _place_together(board, levels, rules)
+
+
+def _place_one_by_one(board: Board, level: Sequence[Assignment], rules: Rules) -> None:
+    """Each pod has the first place that there is for it."""
+    keep_reservations(board, level, rules.reservations)
+    for one in sorted((one for one in level if not one.constrained and not one.placed), key=board.hardness):
+        if not board.place(one, reach=Reach.UNDER_WAY if one.tried else Reach.EXISTING) and one.tried:
+            board.place(one)
+    settle_level(board, [one for one in level if one.tried], rules.gangs, rules.constrained)
 
 
 def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:

@@ -22,6 +22,8 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.nodes import NodeCapacity
 from controller.planner.placement import hopeless, split
+from controller.planner.placement.packing_check import PackingCheck
+from controller.planner.strategy import level, priorities
 from controller.planning import plan
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
@@ -255,3 +257,62 @@ def port_reads(number: int) -> int:
         cluster(server("node-1", mig()), pods=[there], pending=[replaced(pod("a", "1g.5gb"), host_ports=ports(9_000))])
     )
     return found
+
+
+def test_of_very_many_priorities_each_has_what_the_higher_ones_leave_and_few_cost_a_look_at_every_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[object] = []
+    place_once = level.place_once
+
+    def counting(*args: Any) -> Any:
+        asked.append(args)
+        return place_once(*args)
+
+    monkeypatch.setattr(priorities, "place_once", counting)
+    monkeypatch.setattr(priorities, "LOOKS", 500, raising=False)
+    large = [pod(f"large-{number:02}", "7g.40gb", priority=10 + number) for number in range(60)]
+    other = replace(AWAY, selector=LabelSelector(requirements=(Requirement(key="app", operator="In", values=("a",)),)))
+    apart = [pod(f"apart-{n}", "7g.40gb", priority=3, labels=(("app", "a"),), anti_affinity=(other,)) for n in (0, 1)]
+    gang = [pod(f"gang-{number}", "7g.40gb", priority=2, gang="gang", gang_size=4) for number in range(4)]
+    last = pod("last", "7g.40gb", priority=1)
+    servers = [server(f"node-{n:02}", mig(), mig(1), labels={AWAY.topology_key: f"node-{n:02}"}) for n in range(32)]
+    for nodes, others in ((30, set()), (32, {"apart-0", "apart-1", "last"})):
+        snapshot = cluster(*servers[:nodes], pending=[*large, *apart, *gang, last])
+        result = plan(snapshot)
+        assert {one.key[1] for one in result.placed} == {one.name for one in large} | others
+        assert plan(snapshot) == result
+    fewer = {one.key[1] for one in plan(cluster(*servers[:10], pending=[*large, *apart, *gang, last])).placed}
+    assert fewer == {one.name for one in large[40:]}
+    assert len(asked) < 60
+
+
+def test_pods_that_may_use_groups_of_their_own_cost_a_pass_no_more_trials_than_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None of them may use one of the nodes, another for each; there is room for the others all the same."""
+    asked: list[object] = []
+    fits = PackingCheck.fits
+
+    def counting(*args: Any) -> bool:
+        asked.append(args)
+        return fits(*args)
+
+    monkeypatch.setattr(PackingCheck, "fits", counting)
+    monkeypatch.setattr(Board, "trials", 500, raising=False)
+    names = [f"node-{number:02}" for number in range(30)]
+    servers = [server(name, mig(), labels={AWAY.topology_key: name}) for name in names]
+    profiles = ("1g.5gb", "2g.10gb", "3g.20gb")
+    odd = [
+        pod(
+            f"odd-{number:03}",
+            profiles[number % 3],
+            affinity=[Requirement(key=AWAY.topology_key, operator="NotIn", values=(names[number % 30],))],
+        )
+        for number in range(120)
+    ]
+    good = [pod(f"good-{number}", "1g.5gb", priority=1, namespace="good") for number in range(7)]
+    result = plan(cluster(*servers, pending=[*odd, *good]))
+
+    assert {one.key for one in good} <= {placed.key for placed in result.placed}
+    assert 0 < len(asked) < 600

@@ -74,7 +74,8 @@ def _closed(schema: Schema) -> Schema:
         out["additionalProperties"] = False
     if "items" in schema:
         out["items"] = _closed(schema["items"])
-    return {**out, "allOf": [*_rules(schema)]}
+    rules = [*_rules(schema)]
+    return {**out, "allOf": rules} if rules else out
 
 
 def _rules(schema: Schema) -> Iterator[Schema]:

@@ -7,7 +7,7 @@ those count; nodes of the other kind are a hint in the details. Never changes th
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -188,9 +188,10 @@ class _Explainer:
         nodes = [node for node in able.nodes if self._groups.may_use(assignment.pod, node)]
         large = [node for node in nodes if self._stocks[node].is_large_enough(assignment.needs)]
         if not large:
-            if not self._named(assignment.pod, able.nodes):
+            named = self._named(assignment.pod, able.nodes)
+            if not named:
                 return self._elsewhere(assignment, able.others, able.nodes)
-            return self._on_cordoned_nodes(assignment, able.nodes) or self._filtered(assignment, able.nodes)
+            return self._on_cordoned_nodes(assignment, able.nodes) or self._filtered(assignment, able.nodes, named)
         if assignment.constrained:
             refusals = {node: self._constrained.refusal(assignment, node) for node in large}
             refused = self._refused(assignment, refusals)
@@ -232,13 +233,18 @@ class _Explainer:
         named = self._named(assignment.pod, [cause.node for cause in causes])
         own = [cause for cause in causes if cause.node in named]
         first = [cause for cause in own if cause.ineligible is Ineligible.NOT_ENABLED]
-        return nearest(first or own) if own else self._filtered(assignment, nodes)
+        return nearest(first or own) if own else self._filtered(assignment, nodes, named)
 
-    def _named(self, pod: PodView, nodes: Sequence[int]) -> list[int]:
+    def _named(self, pod: PodView, nodes: Sequence[int]) -> frozenset[int]:
         """Those that its selector and affinity do not exclude: no remedy must lead it to others."""
         self._effort.spend(pod, len(nodes))
-        bare = ((number, self._misfit(pod, unmarked(self._stocks[number].node))) for number in nodes)
-        return [number for number, misfit in bare if misfit is None or misfit.plugin != "NodeAffinity"]
+        return frozenset([number for number in nodes if self._names(pod, self._stocks[number].node)])
+
+    def _names(self, pod: PodView, node: NodeView) -> bool:
+        misfit = self._misfit(pod, node)
+        if misfit is not None and (node.unschedulable or node.taints):
+            misfit = self._misfit(pod, unmarked(node))  # a taint comes before the selector
+        return misfit is None or misfit.plugin != "NodeAffinity"
 
     def _causes(self, number: int, wants: Wants) -> list[Cause]:
         """Whole GPUs need no label."""
@@ -290,13 +296,13 @@ class _Explainer:
             found = self._no_gpu[wants] = no_gpu(self._stocks, [self._stocks[nodes[0]] for nodes in self._alike], wants)
         return found
 
-    def _filtered(self, assignment: Assignment, nodes: Sequence[int]) -> Answer:
+    def _filtered(self, assignment: Assignment, nodes: Sequence[int], named: Set[int]) -> Answer:
         large = [number for number in nodes if self._stocks[number].is_large_enough(assignment.needs)] or list(nodes)
-        large = self._named(assignment.pod, large) or large
+        large = [number for number in large if number in named] or large
         causes = {number: self._causes(number, assignment.wants) for number in large}
         eligible = [number for number in large if not causes[number]] or large  # others need more than one remedy
-        named = [(node, self._misfit(assignment.pod, node)) for node in (self._stocks[one].node for one in eligible)]
-        found = kept_off(assignment.pod, [(node, misfit) for node, misfit in named if misfit is not None])
+        kept = [(node, self._misfit(assignment.pod, node)) for node in (self._stocks[one].node for one in eligible)]
+        found = kept_off(assignment.pod, [(node, misfit) for node, misfit in kept if misfit is not None])
         more = [cause for number in eligible for cause in causes[number]]
         return found._replace(message=f"{found.message} {nearest(more).message}") if more else found
 

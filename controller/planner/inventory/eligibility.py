@@ -144,8 +144,8 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions, drain: D
 def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:
     """The node's label decides; `auto` takes each GPU as it is, since switching MIG modes is not done yet."""
     as_it_is = Cut.MIG if gpu.mig_enabled else Cut.MPS
-    known = {Partitioning.MIG: Cut.MIG, Partitioning.MPS: Cut.MPS, Partitioning.AUTO: as_it_is}
-    return next((cut for label, cut in known.items() if label == node.partitioning), None)
+    known: dict[str | None, Cut] = {Partitioning.MIG: Cut.MIG, Partitioning.MPS: Cut.MPS, Partitioning.AUTO: as_it_is}
+    return known.get(node.partitioning)
 
 
 def _gpu_ineligible(

@@ -20,6 +20,8 @@ Capability: TypeAlias = tuple[int, int, int | None]
 
 _MINOR = re.compile(r"^DeviceFileMinor:\s*(\d+)\s*$", re.MULTILINE)
 _MAJOR = re.compile(r"\s*(\d+)\s+(\S+)\s*")
+_MINORS = range(1 << 13)
+"""More than the driver gives out: 32 GPUs in seven GPU instances each have some 2,000 capabilities."""
 _EARLIER_NAMES = {"nvidia": "nvidia-frontend"}
 """Drivers before 550.40 registered the GPUs' nodes under this name."""
 
@@ -47,7 +49,8 @@ class DeviceNumbers:
 def numbers_of(
     ids: Iterable[str], gpus: Collection[ObservedGpu], known: DeviceNumbers
 ) -> frozenset[tuple[int, int]] | None:
-    """Major and minor of the device files behind these ids; None where a GPU that may be meant cannot be read."""
+    """Major and minor of the device files behind these ids, of all that may be meant while a GPU cannot be read; None
+    where these are not known."""
     found: set[tuple[int, int]] = set()
     for device_id in ids:
         whole = {(known.major("nvidia"), gpu.minor) for gpu in gpus if gpu.uuid and gpu.uuid in device_id}
@@ -63,7 +66,8 @@ def numbers_of(
             if (gpu_minor, gi) in instances
         }
         if not whole | instances and (not gpus or any(gpu.problem for gpu in gpus)):
-            return None
+            major = known.major("nvidia-caps" if "MIG-" in device_id else "nvidia")
+            whole = {(major, minor) for minor in _MINORS}
         if instances and not parts:
             return None
         for major, minor in whole | parts:

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 from crds.v1alpha1.names import Reason
 from nodeagent.hardware.driver import DriverClosingError
-from nodeagent.hardware.partitions import of_device
-from nodeagent.observed.usage import Use
 from nodeagent.outcome.driver_clients import sentence
 from nodeagent.outcome.gpu_outcome import NAMED_HOLDERS
 from nodeagent.outcome.pass_result import PassWork
@@ -45,10 +43,9 @@ def _waits(work: PassWork) -> Iterator[tuple[Reason, str]]:
             Reason.WAITING_FOR_RELEASE,
             f"devices are held by pod {', '.join(held[:NAMED_HOLDERS])}{more}: drain the node",
         )
-    # By the config: an agent that started with the driver closed knows of no GPU.
-    there = (of_device(device) for device in work.advertised.config.devices)
-    doubts = (verdict.why for p in there if (verdict := observation.usage.of(p)).use is Use.UNKNOWN)
-    if why := next(doubts, ""):
+    # Of whatever device: an agent that started with the driver closed knows of no GPU, and its config may be lost.
+    usage = observation.usage
+    if why := next(iter((*usage.doubtful.values(), *usage.short.values())), usage.blind):
         yield Reason.USE_UNKNOWN, f"whether a device is in use is not known: {why}"
     if (mps := observation.readings.mps) is not None and (mps.daemons or mps.leftover):
         yield Reason.WITHDRAWING, "MPS daemons run, and end once their slices have no holder"

@@ -91,6 +91,23 @@ def test_a_device_whose_number_is_not_known_may_be_open(world: World, lost: str)
     assert numbers_of(["MIG-of-another-time"], gpus, less) == frozenset()
 
 
+@pytest.mark.parametrize("unread", ["all", "one"])
+def test_of_a_gpu_that_cannot_be_read_any_device_file_may_be_the_one(world: World, unread: str) -> None:
+    """A pod of it, or of a device that is not there any more, would never end otherwise."""
+    (gpu,) = NvmlDriver().observe()
+    known = read_device_numbers(proc_of(world.machine))
+    (instance, *_) = world.kubelet.devices[THREE]
+    gpus = [] if unread == "all" else [replace(gpu, uuid="GPU-other", instances=(), problem="it is lost")]
+    for device_id, name in ((instance, "nvidia-caps"), (gpu.uuid, "nvidia")):
+        exact = numbers_of([device_id], [gpu], known)
+        any_of_it = numbers_of([device_id], gpus, known)
+        assert exact
+        assert any_of_it is not None
+        assert exact < any_of_it
+        assert {major for major, _ in any_of_it} == {known.major(name)}
+    assert numbers_of([instance], gpus, replace(known, majors={})) is None
+
+
 def test_what_is_observed_after_the_node_restarted_is_kept_while_its_records_are_doubted(world: World) -> None:
     world.settle()
     world.plugin.boot, world.kubelet.age_seconds = "boot-2", 1.0

@@ -1,5 +1,7 @@
 """A person works on the driver: gpuplan closes it, says who else has it open, and goes on when the label goes."""
 
+import shutil
+
 import pytest
 
 from crds.v1alpha1.gpu_operator import UNLOADING, UPGRADE_STATE
@@ -194,6 +196,53 @@ def test_device_whose_use_is_not_known_is_waited_for(halves: World, restarted: b
     halves.settle()
     for _ in range(100):
         halves.run(1.0)
+    assert released(halves) == ("True", "DriverClosed")
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same agent", "an agent that never had the driver open"])
+def test_pod_that_was_deleted_by_force_ends_while_the_driver_is_closed(halves: World, restarted: bool) -> None:
+    pod = halves.pod(SLICE)
+    halves.settle()
+    hold_off(halves)
+    halves.settle()
+    if restarted:
+        halves.restart()
+    halves.force_delete(pod, seen_by_driver=False)
+    halves.settle()
+    halves.wait(3600)
+    assert released(halves) == ("False", "WaitingForRelease")
+
+    halves.end_container(pod)
+    halves.wait(31)
+    assert released(halves) == ("True", "DriverClosed")
+
+
+@pytest.mark.parametrize("holder", ["lives", "deleted by force"])
+@pytest.mark.parametrize("closed", ["before", "after"])
+def test_driver_is_not_released_while_every_record_of_holders_is_lost(halves: World, closed: str, holder: str) -> None:
+    """A reset of the GPU ends what runs on it."""
+    pod = halves.pod(SLICE)
+    halves.settle()
+    halves.detach(pod)
+    if holder == "deleted by force":
+        halves.force_delete(pod)
+    if closed == "before":
+        hold_off(halves)
+        halves.settle()
+    shutil.rmtree(halves.state.root)
+    halves.state.plugin.directory.mkdir(parents=True)
+    halves.plugin.restart()
+    halves.kubelet.lose_checkpoint()
+    hold_off(halves)
+    halves.restart()
+    halves.settle()
+    halves.wait(3600)
+    assert released(halves) == ("False", "UseUnknown")
+
+    halves.end_container(pod)
+    if holder == "lives":
+        halves.finish(pod)
+    halves.wait(31)
     assert released(halves) == ("True", "DriverClosed")
 
 

@@ -147,9 +147,10 @@ class Actuator:
         if gpu_uuid not in self._pauses:
             found, now, pause = self._journal.held_open(gpu_uuid), self._clock(), None
             if found is not None:
-                over_at = min(found.over_at, now + found.pause_seconds)
+                first_seconds, longest_seconds = HELD_OPEN_PAUSES  # another version may have had others
+                seconds = min(max(found.pause_seconds, first_seconds), longest_seconds)
                 error = HeldOpenError(found.attempted, found.answer)
-                pause = _Pause(None, error, found.pause_seconds, over_at, min(found.since, now))
+                pause = _Pause(None, error, seconds, min(found.over_at, now + seconds), min(found.since, now))
             self._pauses[gpu_uuid] = pause
         return self._pauses[gpu_uuid]
 

@@ -3,6 +3,7 @@
 Its compute instance comes back, pods may get it meanwhile, and the message names who holds it and what to do.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -144,6 +145,22 @@ def test_pause_of_a_boot_before_is_no_longer_than_any_other(held: World) -> None
     run_for(held, 2000.0)
     held.clock.now = 10.0  # counts from the start of the machine
     held.restart()
+    let_go(held)
+    run_for(held, 400.0)
+    assert held.found() == ("Ready", "Confirmed")
+
+
+@pytest.mark.parametrize("pause_seconds", [0.0, 1e9])
+def test_pause_that_is_no_pause_of_this_version_is_bounded(held: World, pause_seconds: float) -> None:
+    (file,) = held.state.journal.iterdir()
+    content = json.loads(file.read_text())
+    content["heldOpen"] |= {"pauseSeconds": pause_seconds, "overAt": held.clock.now + pause_seconds}
+    file.write_text(json.dumps(content))
+    held.effect.done.clear()
+    held.restart()
+    run_for(held, 900.0)
+    tries = [done for done in held.effect.done if done.startswith("journal destroy")]
+    assert 2 <= len(tries) <= 9, len(tries)
     let_go(held)
     run_for(held, 400.0)
     assert held.found() == ("Ready", "Confirmed")

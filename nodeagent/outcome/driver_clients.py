@@ -35,17 +35,19 @@ class DriverClients:
     def __init__(self, proc: Path) -> None:
         self._proc, self._processes = proc, Processes(proc)
 
-    def of(self, gpu_minor: int | None, pods: Iterable[NodePod]) -> tuple[DriverClient, ...]:
+    def of(self, gpu_minor: int | None, pods: Iterable[NodePod]) -> tuple[DriverClient, ...] | NoAnswer:
         """Of one GPU, or (None) of the whole driver."""
         major = read_device_numbers(self._proc).major("nvidia")
         if major is None:
             return ()
         minors = ALL_MINORS if gpu_minor is None else (gpu_minor,)
         holders = self._processes.holders({(major, minor) for minor in minors}, of_pods=True)
+        if isinstance(holders, NoAnswer):
+            return holders
         titles = {pod.uid: pod.title for pod in pods}
         found = {
             DriverClient(pod=next((titles[uid] for uid in each.pods if uid in titles), ""), program=each.program)
-            for each in (() if isinstance(holders, NoAnswer) else holders)
+            for each in holders
         }
         return tuple(sorted(found))
 

@@ -16,6 +16,7 @@ from nodeagent.desired.items import DesiredItem
 from nodeagent.desired.target import Disabled, Refused, Unchanged
 from nodeagent.hardware.driver import InUseError, ObservedGpu
 from nodeagent.hardware.partitions import Partition
+from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.usage import Use, Verdict
 from nodeagent.outcome.driver_clients import DriverClient, sentence
 from nodeagent.outcome.pass_result import GpuOutcome, PartitionOutcome, PassWork, fault
@@ -94,7 +95,8 @@ def _state(item_hash: str, change: GpuChange, failure: Found | None, stage: Stag
 def _unlisted(work: PassWork, gpu: ObservedGpu) -> list[DriverClient]:
     """Programs that have this GPU open, but those of pods that hold a device: these are known, and in no one's way."""
     known = set(work.observation.usage.held.values())
-    return [client for client in work.clients.get(gpu.minor, ()) if client.pod not in known]
+    found = work.clients.get(gpu.minor, ())
+    return [client for client in (() if isinstance(found, NoAnswer) else found) if client.pod not in known]
 
 
 def _failure(actuated: Actuated, held_by: str) -> Found | None:

@@ -15,6 +15,7 @@ from nodeagent.desired.target import Disabled, Refused, Unchanged
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observation import Observation
+from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.outcome.driver_clients import DriverClient
 from nodeagent.steps.actuator import Actuated
 from nodeagent.steps.changes import GpuChange
@@ -72,7 +73,9 @@ class PassWork:
     advertised: Advertised
     confirmed: Mapping[str, str]
     """Hash of the item that was confirmed before this pass, by GPU UUID."""
-    clients: Mapping[int | None, tuple[DriverClient, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    clients: Mapping[int | None, tuple[DriverClient, ...] | NoAnswer] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     """Programs that have the files of a GPU open, by its minor, or (None) any of the driver's: where that matters."""
 
     def changed(self, index: int) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from crds.v1alpha1.names import Reason
 from nodeagent.hardware.driver import DriverClosingError
+from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.outcome.driver_clients import sentence
 from nodeagent.outcome.gpu_outcome import NAMED_HOLDERS
 from nodeagent.outcome.pass_result import PassWork
@@ -19,14 +20,15 @@ def driver_released(work: PassWork) -> tuple[bool, Reason, str] | None:
     observation = work.observation
     if not observation.driver_closed:
         return None
-    others = sentence(work.clients.get(None, ()))
-    also = f" Programs that have it open: {others}." if others else ""
+    found, unread = work.clients.get(None, ()), observation.witnessed.hidden_processes
+    if isinstance(found, NoAnswer):
+        unread, found = found.reason, ()
+    also = f" Programs that have it open: {sentence(found)}." if found else ""
+    none = f"Whether another program has it open is not known: {unread}" if unread else "No other program has it open"
     waits = next(_waits(work), None)
     if waits is not None:
         return False, waits[0], f"{waits[1]}.{also}"
-    rest = (
-        f"{also} End them before you reset a GPU or change its MIG mode." if also else " No other program has it open."
-    )
+    rest = f"{also} End them before you reset a GPU or change its MIG mode." if also else f" {none}."
     return True, observation.closed_reason, f"gpuplan has closed the driver, and no pod holds a device of it.{rest}"
 
 

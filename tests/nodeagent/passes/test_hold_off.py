@@ -9,6 +9,7 @@ from crds.v1alpha1.names import CLOSED, LABEL_DRIVER
 from partitioning.models import GpuModel
 from sandbox.driver import clients, smi
 from sandbox.driver.machine import observe
+from sandbox.driver.procfs import proc_of
 from tests import incidents
 from tests.builders.models import H100, MODELS, T4
 from tests.nodeagent.conftest import MakeWorld
@@ -244,6 +245,22 @@ def test_driver_is_not_released_while_every_record_of_holders_is_lost(halves: Wo
         halves.finish(pod)
     halves.wait(31)
     assert released(halves) == ("True", "DriverClosed")
+
+
+@pytest.mark.parametrize("hidden", ["no host PIDs", "processes that cannot be read"])
+def test_what_is_not_seen_is_not_said_to_have_the_driver_closed(halves: World, hidden: str) -> None:
+    halves.kubelet.same_processes = hidden != "no host PIDs"
+    if hidden == "processes that cannot be read":
+        process = proc_of(halves.machine) / "4711"
+        process.mkdir(parents=True)
+        (process / "cgroup").touch()
+        (process / "stat").write_text("garbage")
+    hold_off(halves)
+    halves.settle()
+    assert released(halves) == ("True", "DriverClosed")
+    message = halves.condition("DriverReleased")["message"]
+    assert "Whether another program has it open is not known: the " in message
+    assert "No other program" not in message
 
 
 def test_two_holds_end_one_after_the_other(halves: World) -> None:

@@ -212,9 +212,8 @@ class Observer:
         """The same with the API server's own answer, where a watch that is late is all that hides what is in use."""
         found = observation.witnessed
         blind = found.usage.blind
-        if not isinstance(found.listed, Listed) or blind != out_of_step(found.pods, found.listed):
-            return observation
-        if self.clock() - self._vain.get(blind, float("-inf")) < VAIN_SECONDS:
+        in_vain = self.clock() - self._vain.get(blind, float("-inf")) < VAIN_SECONDS
+        if in_vain or not isinstance(found.listed, Listed) or blind != out_of_step(found.pods, found.listed):
             return observation
         fresh = self.fresh()
         if isinstance(fresh, NoAnswer):

@@ -92,10 +92,8 @@ class AgentLiveness:
         if self._due_conditions(reading) is not None:
             yield Duty(what=f"AgentAlive of plan {name}", about=name, act=partial(self._write_conditions, name))
         silent_for = self._state.agent_silent_for(name)
-        if silent_for is None:
-            return
         # The state itself touches the name when the agent counts as silent.
-        if not self._duties.is_over(name, self._taint_seconds - silent_for):
+        if silent_for is None or not self._duties.is_over(name, self._taint_seconds - silent_for):
             return
         if node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints):
             yield Duty(what=f"removal of a taint of node {name}", about=name, act=partial(self._untaint, name))

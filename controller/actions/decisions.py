@@ -36,8 +36,7 @@ class Decisions:
 
 
 def _placed(pod: Placed) -> dict[str, str]:
-    outcome = "placed" if pod.supply is Supply.EXISTING else "underWay"
-    return _entry(pod, outcome, node=pod.node)
+    return _entry(pod, "placed" if pod.supply is Supply.EXISTING else "underWay", node=pod.node)
 
 
 def _unplaced(pod: Unplaced) -> dict[str, str]:

@@ -127,8 +127,7 @@ def _holding(pod: PodView) -> PodView:
 
 def _place(error: BaseException) -> object:
     """Where it was raised."""
-    places = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
-    return (type(error), *places[-1:])
+    return (type(error), *[(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)][-1:])
 
 
 def _suspects(error: BaseException) -> list[str]:

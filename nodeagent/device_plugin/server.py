@@ -82,8 +82,7 @@ class ResourceServer(rpc.DevicePluginServicer):
 
     def pushed(self) -> bool:
         """Every open stream has sent the present list."""
-        number = self._lists.listing(self.resource).number
-        return all(stream.sent == number for stream in self.streams())
+        return {stream.sent for stream in self.streams()} <= {self._lists.listing(self.resource).number}
 
     def end_streams(self) -> None:
         for stream in self.streams():

@@ -26,8 +26,7 @@ def named_devices(directory: Path) -> frozenset[str] | Unreadable:
     """Ids of the devices that our file names; none where there is no file."""
     path = directory / FILE_NAME
     try:
-        document = json.loads(path.read_bytes())
-        return frozenset(str(device["name"]) for device in document["devices"])
+        return frozenset(str(device["name"]) for device in json.loads(path.read_bytes())["devices"])
     except FileNotFoundError:
         return frozenset()
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -73,8 +73,7 @@ class Partition(Device):
         if device_id == self.id:
             return True
         if self.gpu in device_id:
-            another_slice = self.kind is DeviceKind.MPS and _SLICE_ID.fullmatch(device_id) is not None
-            return not another_slice
+            return self.kind is not DeviceKind.MPS or _SLICE_ID.fullmatch(device_id) is None  # not another slice's
         return self.kind is DeviceKind.MIG and self.id in device_id
 
     @property

@@ -34,8 +34,7 @@ def _located(device_id: str, gpus: Sequence[ObservedGpu]) -> str:
         return device_id
     # The driver's earlier versions had the index in the name, and not every driver tells the minor.
     candidates = [gpu for gpu in gpus if int(found["gpu"]) in (gpu.index, gpu.minor) or gpu.minor is None]
-    uuids = [uuid for gpu in candidates for uuid in _uuids(gpu, found)]
-    return " ".join([device_id, *uuids])
+    return " ".join([device_id, *(uuid for gpu in candidates for uuid in _uuids(gpu, found))])
 
 
 def _uuids(gpu: ObservedGpu, name: re.Match[str]) -> list[str]:

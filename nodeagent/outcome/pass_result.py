@@ -6,7 +6,6 @@ if hardware, plugin, kubelet and Node agree with its item. Pure.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
@@ -73,9 +72,7 @@ class PassWork:
     advertised: Advertised
     confirmed: Mapping[str, str]
     """Hash of the item that was confirmed before this pass, by GPU UUID."""
-    clients: Mapping[int | None, tuple[DriverClient, ...] | NoAnswer] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    clients: Mapping[int | None, tuple[DriverClient, ...] | NoAnswer] = field(default_factory=dict)
     """Programs that have the files of a GPU open, by its minor, or (None) any of the driver's: where that matters."""
 
     def changed(self, index: int) -> bool:

@@ -127,8 +127,7 @@ def _least(pools: Sequence[MigPool], measure: Callable[[ProfileSpec], int]) -> W
     weights: dict[str, float] = {}
     for pool in pools:
         for name, profile in pool.profiles.items():
-            spec = pool.model.profile(profile)
-            if spec is not None:
+            if (spec := pool.model.profile(profile)) is not None:
                 weights[name] = min(float(measure(spec)), weights.get(name, float("inf")))
     return weights
 
@@ -139,9 +138,7 @@ def _capacity_of(pool: Pool, states: Mapping[int, int], weights: Weights) -> flo
         return sum(count * state * weights.get(name, 0) for name in pool.serves for state, count in states.items())
     if isinstance(pool, MigPool):
         return _mig_capacity(pool, states, weights)
-    if isinstance(pool, MpsPool):
-        return _mps_capacity(pool, states, weights)
-    return 0.0
+    return _mps_capacity(pool, states, weights) if isinstance(pool, MpsPool) else 0.0
 
 
 def _mig_capacity(pool: MigPool, states: Mapping[int, int], weights: Weights) -> float:

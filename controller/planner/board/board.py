@@ -119,8 +119,7 @@ class Board:
             key = (assignment.shape, group, reach)
             if key in self._in_vain:
                 continue
-            taken = self._find(assignment, group, reach)
-            if taken is not None:
+            if (taken := self._find(assignment, group, reach)) is not None:
                 self.put(assignment, taken[0][0].node, taken)
                 return True
             # Capacity only shrinks until something is taken off, so whatever failed here goes on failing.
@@ -129,12 +128,12 @@ class Board:
 
     def place_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:
         """Assign the pod to this node, if it has room, and the filters accept a constrained one."""
-        if assignment.constrained and self.filters is not None and not self.filters.accepts(assignment, node):
-            return False
         found = self.found_among(self.devices[node], assignment, node, reach)
-        if found is not None:
-            self.put(assignment, node, taken_of(found))
-        return found is not None
+        filters = self.filters if assignment.constrained else None
+        if found is None or (filters is not None and not filters.accepts(assignment, node)):
+            return False
+        self.put(assignment, node, taken_of(found))
+        return True
 
     def found_among(self, devices: Sequence[Device], assignment: Assignment, node: int, reach: Reach) -> Found | None:
         """What of these devices of a node the pod would take, whatever its filters answer; None: it has no room."""

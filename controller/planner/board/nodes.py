@@ -29,9 +29,8 @@ class NodeCapacity:
     def fits(self, demand: Demand) -> bool:
         """Everything but partitions."""
         ports = demand.host_ports
-        if self.overheld and self.lacks(demand):
-            return False
-        if self.withheld and any(resource in self.withheld for resource, _ in demand.wants):
+        withheld = self.withheld and any(resource in self.withheld for resource, _ in demand.wants)
+        if withheld or (self.overheld and self.lacks(demand)):
             return False
         return self.free.fits(demand.needs) and not (ports and self.usage.conflicts(ports))
 

@@ -183,8 +183,7 @@ class MpsPool(Pool):
         shares = [part.what for part in device.parts if isinstance(part.what, Share)]
         if any(share.resource == WHOLE for share in shares):
             return 0
-        taken_mib = sum(share.memory_mib for share in shares)
-        return device.base - (taken_mib << _CLIENT_BITS) - len(shares)
+        return device.base - (sum(share.memory_mib for share in shares) << _CLIENT_BITS) - len(shares)
 
 
 def whole_gb(mib: int) -> int:

@@ -40,8 +40,7 @@ def find_single(group: Group, places: Places, demand: Demand, resource: str, rea
 def _least_loss(pools: Sequence[Pool], places: Places, demand: Demand, resource: str) -> Found | None:
     """Bucket by bucket of all pools."""
     # Of copies: a bucket that turns out to be empty leaves its order.
-    orders = (zip(pool.order(resource)[:], repeat(pool)) for pool in pools)
-    for entry, pool in merge(*orders, key=itemgetter(0)):
+    for entry, pool in merge(*(zip(pool.order(resource)[:], repeat(pool)) for pool in pools), key=itemgetter(0)):
         heap = pool.heaps[entry.key]
         found = _most_cpu(heap, places, demand, resource, entry.key)
         if not heap:

@@ -72,8 +72,7 @@ class ConstrainedPlacement:
         self._cluster = cluster or ClusterState()
         if cluster is not None:
             self._effort.begin(Counter(one.pod.namespace for one in assignments), half=True)
-            in_turn = sorted(assignments, key=self.turn)
-            for one in [one for one in in_turn if not self._examined(one)]:
+            for one in [one for one in sorted(assignments, key=self.turn) if not self._examined(one)]:
                 self._examined(one)
         self.begin(half=True)
         board.filters = self
@@ -214,8 +213,7 @@ class ConstrainedPlacement:
 
     def _search(self, assignment: Assignment, reach: Reach, within: Collection[int] | None = None) -> bool:
         """Of some nodes with room the one that loses least by it, if the filters accept it; then the next ones."""
-        may = self._effort.may(assignment.pod.namespace)
-        refused = self._refusing(assignment) if may else set()
+        refused = self._refusing(assignment) if self._effort.may(assignment.pod.namespace) else set()
         offers = self._board.rooms.offers(assignment.demand, assignment.groups, reach, refused, within)
         while some := sorted(islice(offers, _COMPARED), key=lambda offer: offer.cost):
             for offer in some:

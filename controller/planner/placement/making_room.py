@@ -60,13 +60,24 @@ def _movable(one: Assignment) -> bool:
 def _moves(board: Board, group: int, movable: Sequence[Assignment], admitted: Sequence[Admitted]) -> list[Move]:
     """Pods that can leave a group together, the cheapest first, and where each goes."""
     packings = [target.packing for target in admitted]
+
+    def fits(one: Assignment, other: int) -> bool:
+        """Tried once: pods that may each use groups of their own are alike in each of these."""
+        what, target = (one.wants, one.needs), admitted[other]
+        if what in target.full:
+            return False
+        board.trials -= 1
+        found = packings[other].fits([one])
+        if not found and packings[other] is target.packing:
+            target.full.add(what)
+        return found
+
     moves: list[Move] = []
     in_vain: set[Hashable] = set()
     for one in movable:
         if len(moves) == _MOST_MOVED or (one.wants, one.groups) in in_vain or board.trials <= 0:
             continue
-        board.trials -= len(one.groups)
-        target = next((other for other in one.groups if other != group and packings[other].fits([one])), None)
+        target = next((other for other in one.groups if other != group and fits(one, other)), None)
         if target is None:
             in_vain.add((one.wants, one.groups))
         else:

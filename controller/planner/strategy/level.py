@@ -60,8 +60,7 @@ def place_once(
 
 def _place_in_group(board: Board, group: int, members: Sequence[Assignment]) -> None:
     hardest_first = sorted(members, key=board.hardness)
-    left = use_ready(board, group, hardest_first)
-    failed = _place_new(board, group, left)
+    failed = _place_new(board, group, use_ready(board, group, hardest_first))
     if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
         _place_again(board, group, hardest_first, failed)
         several = [one for one in hardest_first if one.demand.single is None]
@@ -74,11 +73,9 @@ def settle_level(
 ) -> None:
     """Complete gangs or take them off, and give to others what that leaves."""
     gangs.settle(board, assignments)
-    left = [one for one in assignments if not one.placed and not one.pod.gang]
-    left.sort(key=lambda one: (one.needs.cpu_milli, one.pod.created, one.pod.key))
-    for assignment in left:
-        if not assignment.constrained:
-            board.place(assignment)
+    left = (one for one in assignments if not (one.placed or one.pod.gang or one.constrained))
+    for one in sorted(left, key=lambda one: (one.needs.cpu_milli, one.pod.created, one.pod.key)):
+        board.place(one)
     constrained.place(one for one in left if one.constrained)
 
 

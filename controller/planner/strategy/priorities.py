@@ -102,10 +102,13 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
 def _place_one_by_one(board: Board, level: Sequence[Assignment], rules: Rules) -> None:
     """Each pod has the first place that there is for it."""
     keep_reservations(board, level, rules.reservations)
-    for one in sorted((one for one in level if not one.constrained and not one.placed), key=board.hardness):
+    waiting = (one for one in level if not one.placed and not (one.tried and one.constrained))
+    for one in sorted(waiting, key=lambda one: (one.tried, board.hardness(one))):
         if not board.place(one, reach=Reach.UNDER_WAY if one.tried else Reach.EXISTING) and one.tried:
             board.place(one)
-    settle_level(board, [one for one in level if one.tried], rules.gangs, rules.constrained)
+    tried = [one for one in level if one.tried]
+    rules.constrained.place(one for one in tried if one.constrained and not one.placed)
+    settle_level(board, tried, rules.gangs, rules.constrained)
 
 
 def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:

@@ -81,8 +81,7 @@ class Quantity:
             return magnitude if unscaled > 0 else -magnitude
         if unscaled < _LARGEST and -shift <= _DIGITS:
             unscaled = _wrapped(unscaled)
-            towards_zero = abs(unscaled) // divisor * (1 if unscaled > 0 else -1)
-            return towards_zero + bool(unscaled % divisor)
+            return abs(unscaled) // divisor * (1 if unscaled > 0 else -1) + bool(unscaled % divisor)  # towards zero
         return _wrapped(unscaled // divisor + bool(unscaled % divisor))
 
 

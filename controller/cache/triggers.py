@@ -67,8 +67,7 @@ def capacity_changed(old: PlanView | None, new: PlanView | None, *, ours: Collec
     if _switches(old) != _switches(new):
         return True
     before = {gpu.index: _contents(gpu) for gpu in old.gpus if gpu.index not in ours}
-    after = {gpu.index: _contents(gpu) for gpu in new.gpus if gpu.index not in ours}
-    return before != after
+    return before != {gpu.index: _contents(gpu) for gpu in new.gpus if gpu.index not in ours}
 
 
 def _switches(plan: PlanView) -> tuple[object, ...]:

@@ -168,8 +168,7 @@ class _Explainer:
 
     def _with_hint(self, assignment: Assignment, found: Answer) -> Answer:
         able = self._able_nodes(assignment.wants)
-        hint = also(able.others) if able.nodes else ""
-        return found._replace(detail=f"{found.detail} {hint}".strip())
+        return found._replace(detail=f"{found.detail} {also(able.others) if able.nodes else ''}".strip())
 
     def _answer(self, assignment: Assignment) -> Answer:
         if self._groups.unexamined(assignment.pod):

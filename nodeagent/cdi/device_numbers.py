@@ -20,8 +20,8 @@ Capability: TypeAlias = tuple[int, int, int | None]
 
 _MINOR = re.compile(r"^DeviceFileMinor:\s*(\d+)\s*$", re.MULTILINE)
 _MAJOR = re.compile(r"\s*(\d+)\s+(\S+)\s*")
-_MINORS = range(1 << 13)
-"""More than the driver gives out: 32 GPUs in seven GPU instances each have some 2,000 capabilities."""
+_MINORS = {"nvidia": range(254), "nvidia-caps": range(3, 3 + 32 * 15 * 9)}
+"""All that a GPU, or an instance or a part of one, can have: 32 GPUs in 15 instances of up to eight parts."""
 _EARLIER_NAMES = {"nvidia": "nvidia-frontend"}
 """Drivers before 550.40 registered the GPUs' nodes under this name."""
 
@@ -52,6 +52,8 @@ def numbers_of(
     """Major and minor of the device files behind these ids, of all that may be meant while a GPU cannot be read; None
     where these are not known."""
     found: set[tuple[int, int]] = set()
+    if known.majors and known.major("nvidia") is None:
+        return frozenset()  # no driver is loaded, as none is while something has it open
     for device_id in ids:
         whole = {(known.major("nvidia"), gpu.minor) for gpu in gpus if gpu.uuid and gpu.uuid in device_id}
         instances = {
@@ -66,8 +68,8 @@ def numbers_of(
             if (gpu_minor, gi) in instances
         }
         if not whole | instances and (not gpus or any(gpu.problem for gpu in gpus)):
-            major = known.major("nvidia-caps" if "MIG-" in device_id else "nvidia")
-            whole = {(major, minor) for minor in _MINORS}
+            name = "nvidia-caps" if "MIG-" in device_id else "nvidia"
+            whole = {(known.major(name), minor) for minor in _MINORS[name]}
         if instances and not parts:
             return None
         for major, minor in whole | parts:

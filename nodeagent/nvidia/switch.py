@@ -80,8 +80,7 @@ class Switch:
                 "refuses MPS and ends: set the GPU Operator's mig.strategy to none or single, or use "
                 "devicePlugin.backend gpuplan"
             )
-            refused = Stage(reason=Reason.NOT_SUPPORTED, message=message, failed=True)
-            return Progress(stage=refused, key=key)
+            return Progress(stage=Stage(reason=Reason.NOT_SUPPORTED, message=message, failed=True), key=key)
         if self._files.digest(plugin.uid, config.key) != config.digest:
             self._guard.lift(now.node)
             unseen = self._late(

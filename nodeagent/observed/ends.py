@@ -200,8 +200,7 @@ def _older(process: Process, entry: Allocation | None) -> bool:
 
 
 def _left(what: str, pod: NodePod) -> str:
-    """The checkpoint alone knows no name of a pod."""
-    return what and f"{what} is left of pod {pod.title if pod.name else f'UID {pod.uid}'}"
+    return what and f"{what} is left of pod {pod.title}"
 
 
 def _lists(listed: Listed | NoAnswer, pod: NodePod, pods: ObservedPods) -> bool:

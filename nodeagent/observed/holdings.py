@@ -69,6 +69,7 @@ class Holdings:
             self._remember(pods, listed)
             self._remember_claims(pods, entries)
             self._remember_vanished(pods, entries, handed)
+            self._remember_left(pods, entries, ends)
             self._restore(pods)
             self._forgotten = self._lost_by(pods, listed)
         known = self._known(pods, entries)
@@ -199,6 +200,12 @@ class Holdings:
         for pod in pods.vanished:
             if pod.uid not in self._pods and not lacks(pod, known, handed):
                 self._hold(pod, known.get(pod.uid, ()))
+
+    def _remember_left(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry], ends: Ends) -> None:
+        """The kubelet drops the line of a pod that is gone, whatever is left of it."""
+        known, named = self._known(pods, checkpoint), {pod.uid: pod for pod in pods.pods}
+        for uid in sorted(uid for uid in ends.left.keys() - self._pods.keys() if known.get(uid)):
+            self._hold(named.get(uid, NodePod(uid=uid, namespace="", name="")), known[uid])
 
     def _hold(self, pod: NodePod, ids: Iterable[str]) -> None:
         known = self._pods.get(pod.uid)

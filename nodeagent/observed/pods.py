@@ -94,7 +94,7 @@ class NodePod:
 
     @property
     def title(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{self.namespace}/{self.name}" if self.name else f"UID {self.uid}"
 
     @property
     def key(self) -> tuple[str, str]:

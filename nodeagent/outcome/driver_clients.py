@@ -37,9 +37,9 @@ class DriverClients:
 
     def of(self, gpu_minor: int | None, pods: Iterable[NodePod]) -> tuple[DriverClient, ...] | NoAnswer:
         """Of one GPU, or (None) of the whole driver."""
-        major = read_device_numbers(self._proc).major("nvidia")
-        if major is None:
-            return ()
+        numbers = read_device_numbers(self._proc)
+        if (major := numbers.major("nvidia")) is None:
+            return () if numbers.majors else NoAnswer(reason=numbers.problem)
         minors = ALL_MINORS if gpu_minor is None else (gpu_minor,)
         holders = self._processes.holders({(major, minor) for minor in minors}, of_pods=True)
         if isinstance(holders, NoAnswer):

@@ -88,8 +88,7 @@ def _state(item_hash: str, change: GpuChange, failure: Found | None, stage: Stag
         return _under_way(change, stage)
     if stage.schedulable:
         return GpuState.READY, Reason.CONFIRMED, ""
-    state = GpuState.FAILED if stage.failed else GpuState.ADVERTISING
-    return state, stage.reason, stage.message
+    return GpuState.FAILED if stage.failed else GpuState.ADVERTISING, stage.reason, stage.message
 
 
 def _unlisted(work: PassWork, gpu: ObservedGpu) -> list[DriverClient]:

@@ -261,8 +261,7 @@ def _match(desired: Iterable[MpsSlice], judged: JudgedGpu) -> tuple[list[Partiti
             keep.append(mps_partition(judged.gpu.uuid, share, (exact or same)[0].number))
         else:
             absent.append(share)
-    whole_gpus = [p for p in judged.partitions if p.kind is DeviceKind.WHOLE]
-    return keep, absent, [*ordered, *whole_gpus]
+    return keep, absent, [*ordered, *(p for p in judged.partitions if p.kind is DeviceKind.WHOLE)]
 
 
 def _next_slice(gpu: ObservedGpu, share: MpsSlice, staying: Iterable[Partition], desired: int) -> Partition | None:

@@ -36,7 +36,7 @@ class Admitted:
     packing: PackingCheck
     """With the members packed."""
     full: set[Hashable] = field(default_factory=set)
-    """For what there is no room beside them."""
+    """For what there is no room with them."""
 
     def change(self, coming: Sequence[Assignment], leaving: Sequence[Assignment] = ()) -> None:
         """Some join the members, and others leave."""

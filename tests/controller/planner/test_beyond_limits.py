@@ -1,4 +1,4 @@
-"""Where a pass examines less than it could, since pods are unlike: nobody else loses a place by that."""
+"""Where a pass examines less than it could, since pods are unlike: no other pod loses its place by that."""
 
 import random
 from dataclasses import replace

@@ -38,6 +38,8 @@ from tests.e2e.policy_rig import (
 )
 from tests.e2e.real_cluster import CONTROLLER, LEASES, PLANS, Answer, plan
 
+RECORD = {names.ANNOTATION_OPERATOR_LABELS: "{}"}
+
 
 def planned(rig: PolicyRig, name: str, *items: dict[str, Any]) -> Answer:
     body = plan(name, planned={"gpus": list(items)})
@@ -57,6 +59,15 @@ def without_our_taint(rig: PolicyRig) -> Answer:
     removal = {"op": "remove", "path": f"/spec/taints/{place}"}
     answer = json_patch(rig.controller, OWN_NODE, removal)
     apply.json_patch(rig.admin, OWN_NODE, [removal])
+    return answer
+
+
+def without_our_record(rig: PolicyRig) -> Answer:
+    """What the controller does once the GPU Operator's labels are put back, also where it no longer manages them."""
+    apply.merge_patch(rig.admin, OWN_NODE, {"metadata": {"annotations": RECORD}})
+    removal = {"metadata": {"annotations": dict.fromkeys(RECORD)}}
+    answer = merge(rig.controller, OWN_NODE, removal)
+    apply.merge_patch(rig.admin, OWN_NODE, removal)
     return answer
 
 
@@ -129,6 +140,12 @@ CONTROLLERS = [
         "of a node's labels it may write gpuplan.dev/node-agent only",
         lambda rig: merge(rig.controller, OWN_NODE, {"metadata": {"labels": {names.LABEL_NODE_AGENT: "true"}}}),
         lambda rig: merge(rig.controller, OWN_NODE, {"metadata": {"labels": {gpu_operator.DEVICE_PLUGIN: "false"}}}),
+        policy="gpuplan-controller-cluster",
+    ),
+    of_controller(
+        "of a node's annotations it may change gpuplan.dev/operator-labels only",
+        without_our_record,
+        lambda rig: merge(rig.controller, OWN_NODE, {"metadata": {"annotations": RECORD}}),
         policy="gpuplan-controller-cluster",
     ),
     of_controller(

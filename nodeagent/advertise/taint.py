@@ -19,7 +19,7 @@ from nodeagent.observed.node import ObservedNode
 BOUND_SECONDS = 600.0
 """Longest time with the taint; the change that it was for goes on without."""
 INHERITED_SECONDS = 60.0
-"""The same of one that an earlier agent has left: one that ends again and again must not keep it."""
+"""The same of one that an earlier agent has left, from the start of this one: an agent that ends sooner keeps it."""
 SETTLE_SECONDS, UNWATCHED_SECONDS = 0.2, 10.0
 """How long a list waits from the answer to the taint on, and as long again as that took; at most, where the watch does
 not bring the taint."""

@@ -37,7 +37,7 @@ class Filters(Protocol):
 
 class Board:
     trials = 20_000
-    """Of packing, that are left in this pass to make room in a group for pods of others: some seconds."""
+    """Of packing, that are left in this pass to make room in a group for pods of others: some tenths of a second."""
 
     def __init__(
         self, nodes: Sequence[NodeCapacity], groups: Sequence[Group], group_of: Sequence[int], sizes: Sequence[str]

@@ -21,7 +21,7 @@ from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
-from controller.actions.pod_ways import PodWays
+from controller.actions.pod_latency import PodLatency
 from controller.actions.reporter import Reporter
 from controller.api.plans import ConditionReading, GpuReading, PlanReading, Stage
 from controller.cache.batcher import Batcher
@@ -45,7 +45,7 @@ class Turn:
     plan_lifecycle: PlanLifecycle
     node_labels: NodeLabels
     nominator: Nominator
-    pod_ways: PodWays
+    pod_latency: PodLatency
     reporter: Reporter
 
     def steps(self) -> dict[str, Callable[[], object]]:
@@ -55,7 +55,7 @@ class Turn:
             "agents": self.agent_liveness.run,
             "labels": self.node_labels.run,
             "nominator": self.nominator.run,
-            "ways": self.pod_ways.follow,
+            "ways": self.pod_latency.follow,
             "report": self.reporter.follow,
         }
 
@@ -97,7 +97,7 @@ def filled(cluster: Snapshot) -> Turn:
         ),
         node_labels=NodeLabels(environment, manage_operator=False),
         nominator=Nominator(environment, enabled=True),
-        pod_ways=PodWays(environment),
+        pod_latency=PodLatency(environment),
         reporter=Reporter(environment, api),
     )
     for node in cluster.nodes:

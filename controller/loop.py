@@ -28,7 +28,7 @@ from controller.actions.nominations import Nominator
 from controller.actions.nvidia_configs import NvidiaConfigs
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Outcome, Writer, Written
-from controller.actions.pod_ways import PassTimes, PodWays
+from controller.actions.pod_latency import PassTimes, PodLatency
 from controller.actions.reporter import Reporter
 from controller.actions.written import as_written
 from controller.cache.batcher import Batcher
@@ -75,7 +75,7 @@ class Parts:
     writer: Writer
     nominator: Nominator
     reporter: Reporter
-    pod_ways: PodWays
+    pod_latency: PodLatency
 
 
 class Loop:
@@ -115,7 +115,7 @@ class Loop:
         self._metrics.leader.set(self._leading())
         if not self._synced():
             return WAIT_SECONDS
-        self._parts.pod_ways.begin()
+        self._parts.pod_latency.begin()
         if not self._leading():
             return WAIT_SECONDS
         if not self._began:
@@ -139,7 +139,7 @@ class Loop:
         return TURN_SECONDS if next_in is None else min(next_in, TURN_SECONDS)
 
     def _follow(self) -> None:
-        self._parts.pod_ways.follow()
+        self._parts.pod_latency.follow()
         self._parts.reporter.follow()
 
     def _run_lifecycle(self) -> None:
@@ -178,7 +178,7 @@ class Loop:
         outcomes = parts.writer.write(result, snapshot)
         achieved = as_written(result, outcomes)
         self._state.withdraw_reservations({pod.uid for pod in result.placed} - {pod.uid for pod in achieved.placed})
-        parts.pod_ways.planned(achieved, PassTimes(began=began, planned=planned, written=self._clock()))
+        parts.pod_latency.planned(achieved, PassTimes(began=began, planned=planned, written=self._clock()))
         parts.reporter.report(snapshot, achieved, outcomes, planned - began, why=why)
         self._plan_again(outcomes)
 

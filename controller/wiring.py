@@ -21,7 +21,7 @@ from controller.actions.nominations import Nominator
 from controller.actions.nvidia_configs import NvidiaConfigs
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
-from controller.actions.pod_ways import PodWays
+from controller.actions.pod_latency import PodLatency
 from controller.actions.reporter import Reporter
 from controller.cache.batcher import Batcher
 from controller.cache.cluster import Deadlines
@@ -234,7 +234,7 @@ def _parts(
         node_labels=NodeLabels(environment, manage_operator=settings.operator_labels == "manage"),
         nvidia_configs=NvidiaConfigs(environment, settings.nvidia_config),
         reporter=Reporter(environment, recorder, mps_user_id=settings.mps_user_id),
-        pod_ways=PodWays(environment),
+        pod_latency=PodLatency(environment),
         nominator=Nominator(environment, enabled=settings.nominate_pods),
     )
 

@@ -19,9 +19,9 @@ from crds.v1alpha1.names import GpuState
 from kube.logs import bind
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.free_marks import FreeMarks
-from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItems, desired_items
 from nodeagent.desired.target import MpsTarget
+from nodeagent.durations import Durations
 from nodeagent.hardware.driver import DriverError
 from nodeagent.hardware.partitions import held_replicas
 from nodeagent.nvidia.backend import NvidiaBackend
@@ -191,7 +191,7 @@ class Pacing:
     """
 
     def __init__(self, clock: Callable[[], float], *, resync_seconds: float) -> None:
-        self._clock, self._ages = clock, Ages(clock)
+        self._clock, self._durations = clock, Durations(clock)
         self._resync_seconds = resync_seconds
         self._found: object = None
         self._found_at = 0.0
@@ -208,7 +208,7 @@ class Pacing:
             seconds.append(0.0)
         confirmation, watched = work.advertised.confirmation, work.advertised.projections is not None
         if not watched and (not confirmation.all_allocatable or work.advertised.rival):
-            waited = self._ages.seconds("allocatable", work.advertised.config.hash)
+            waited = self._durations.seconds("allocatable", work.advertised.config.hash)
             seconds.append(SOON_SECONDS if waited < PATIENCE_SECONDS else _pause_seconds(waited))
         under_way = any(outcome.state in UNDER_WAY for outcome in result.outcomes)
         unchanged_seconds = self._unchanged_seconds(result)
@@ -216,7 +216,7 @@ class Pacing:
             seconds.append(_pause_seconds(unchanged_seconds))
         if result.doubts_held_back or result.observation.usage.twice or work.advertised.delivery.waits:
             seconds.append(LATER_SECONDS)
-        self._ages.end_pass()
+        self._durations.end_pass()
         return max(min(seconds), 0.0)
 
     def keeps(self, work: PassWork) -> tuple[float, float]:

@@ -120,7 +120,7 @@ class Product:
             node_labels=absent,
             nvidia_configs=absent,
             reporter=absent,
-            pod_ways=absent,
+            pod_latency=absent,
         )
 
     def turn(self) -> float | None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
+from controller.actions.work_queue import WorkItem, WorkQueue
 from controller.api.plans import ConditionReading, PlanReading
 from controller.model.views import NodeView
 from crds.v1alpha1 import paths
@@ -68,35 +68,29 @@ LEFT = Liveness(
 class AgentLiveness:
     """Run often: it writes only what the plans do not report yet."""
 
-    def __init__(
-        self,
-        environment: Environment,
-        *,
-        agent_silent_seconds: float,
-        taint_removal_seconds: float,
-    ) -> None:
+    def __init__(self, environment: Environment, *, agent_silent_seconds: float, taint_removal_seconds: float) -> None:
         self._api, self._state, self._now = environment.api, environment.state, environment.now
         self._silent_seconds = agent_silent_seconds
         self._taint_seconds = taint_removal_seconds
-        self._duties = Duties(environment, stage=ErrorStage.STATUS)
+        self._queue = WorkQueue(environment, stage=ErrorStage.STATUS)
 
     def run(self) -> None:
         """Bring every plan's AgentAlive up to date; one failure stops no other."""
-        self._duties.run(self.due_of)
+        self._queue.run(self.due_of)
 
-    def due_of(self, name: str) -> Iterator[Duty]:
+    def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about this plan and its Node."""
         reading, node = self._state.plan(name), self._state.node(name)
         if reading is None or reading.deleting:
             return
         if self._due_conditions(reading) is not None:
-            yield Duty(what=f"AgentAlive of plan {name}", about=name, act=partial(self._write_conditions, name))
+            yield WorkItem(what=f"AgentAlive of plan {name}", about=name, act=partial(self._write_conditions, name))
         silent_for = self._state.agent_silent_for(name)
         # The state itself touches the name when the agent counts as silent.
-        if silent_for is None or not self._duties.is_over(name, self._taint_seconds - silent_for):
+        if silent_for is None or not self._queue.pause_ended(name, self._taint_seconds - silent_for):
             return
         if node is not None and any(taint.key == TAINT_CHANGING for taint in node.taints):
-            yield Duty(what=f"removal of a taint of node {name}", about=name, act=partial(self._untaint, name))
+            yield WorkItem(what=f"removal of a taint of node {name}", about=name, act=partial(self._untaint, name))
 
     def _due_conditions(self, reading: PlanReading) -> list[dict[str, Any]] | None:
         silent_for = self._state.agent_silent_for(reading.name)

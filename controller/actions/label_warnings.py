@@ -12,7 +12,7 @@ from collections.abc import Callable
 from controller.actions.node_labels import values_before
 from controller.actions.pod_events import Recorder
 from controller.api.nodes import replicas
-from controller.cache.agenda import Agenda
+from controller.cache.delaying_queue import DelayingQueue
 from controller.cache.state import State
 from controller.model.views import NodeView
 from crds.v1alpha1 import gpu_operator
@@ -30,11 +30,11 @@ class LabelWarnings:
     def __init__(self, recorder: Recorder, state: State, *, clock: Callable[[], float]) -> None:
         self._recorder, self._state = recorder, state
         self._log = ChangeLog(log)
-        self._agenda = Agenda(clock=clock, every=state.names)
-        state.listen(self._agenda.touch)
+        self._delaying = DelayingQueue(clock=clock, every=state.names)
+        state.listen(self._delaying.touch)
 
     def run(self) -> None:
-        for name in self._agenda.take():
+        for name in self._delaying.take():
             node = self._state.node(name)
             problem = self._problem(node) if node is not None else ""
             news = self._log.warn(f"node {name}: {problem}" if problem else "", about=name)

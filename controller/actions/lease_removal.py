@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 
-from controller.actions.duties import RESEND_SECONDS, Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
+from controller.actions.work_queue import RESEND_SECONDS, WorkItem, WorkQueue
 from crds.v1alpha1.names import agent_lease
 from kube import apply, errors
 from kube.leases import lease_path
@@ -27,20 +27,20 @@ class LeaseRemoval:
         """`namespace` has the Leases."""
         self._api, self._state = environment.api, environment.state
         self._namespace, self._after_seconds = namespace, after_seconds
-        self._duties = Duties(environment, stage=ErrorStage.LIFECYCLE, resend_seconds=RESEND_SECONDS)
+        self._queue = WorkQueue(environment, stage=ErrorStage.LIFECYCLE, resend_seconds=RESEND_SECONDS)
 
     def run(self) -> bool:
         """Do what is due; True if anything was tried, or waits for the next turn."""
-        return self._duties.run(self.due_of)
+        return self._queue.run(self.due_of)
 
-    def due_of(self, name: str) -> Iterator[Duty]:
+    def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about the Lease of this Node's agent."""
         lease = self._state.lease(name)
         if lease is None or self._state.node_exists(name):
             return
-        if self._duties.is_over(name, self._after_seconds - lease.unchanged_seconds):
+        if self._queue.pause_ended(name, self._after_seconds - lease.unchanged_seconds):
             act = partial(self._delete, name, lease.version)
-            yield Duty(what=f"deletion of Lease {agent_lease(name)}", about=name, act=act)
+            yield WorkItem(what=f"deletion of Lease {agent_lease(name)}", about=name, act=act)
 
     def _delete(self, name: str, version: str) -> None:
         # Where another client has just written or deleted it, the watch says so.

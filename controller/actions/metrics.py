@@ -49,7 +49,7 @@ class PodPhase(StrEnum):
 
 
 class PodMetrics:
-    """How long placed pods took; `pod_ways` measures it."""
+    """How long placed pods took; `pod_latency` measures it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         seconds = partial(Histogram, buckets=WAIT_BUCKETS, registry=registry)

@@ -20,9 +20,9 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from controller.actions.duties import RESEND_SECONDS, Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
+from controller.actions.work_queue import RESEND_SECONDS, WorkItem, WorkQueue
 from controller.api.reading import Unreadable
 from crds.v1alpha1 import gpu_operator, paths
 from crds.v1alpha1.enablement import enablement
@@ -138,13 +138,13 @@ class NodeLabels:
     def __init__(self, environment: Environment, *, manage_operator: bool) -> None:
         self._api, self._state = environment.api, environment.state
         self._manage = manage_operator
-        self._duties = Duties(environment, stage=ErrorStage.LABELS, resend_seconds=RESEND_SECONDS)
+        self._queue = WorkQueue(environment, stage=ErrorStage.LABELS, resend_seconds=RESEND_SECONDS)
 
     def run(self) -> None:
         """Bring every Node's labels up to date; one failure stops no other."""
-        self._duties.run(self.due_of)
+        self._queue.run(self.due_of)
 
-    def due_of(self, name: str) -> Iterator[Duty]:
+    def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about this Node."""
         node, reading = self._state.node(name), self._state.plan(name)
         if node is None:
@@ -152,7 +152,7 @@ class NodeLabels:
         released = reading is not None and reading.handed_back and reading.node_uid == node.uid
         manage, held_open = self._manages(name, node.labels), self._held_open(name)
         if changes(node.labels, node.operator_record, manage=manage, released=released, held_open=held_open):
-            yield Duty(what=f"labels of node {name}", about=name, act=partial(self._write, name))
+            yield WorkItem(what=f"labels of node {name}", about=name, act=partial(self._write, name))
 
     def _write(self, name: str) -> None:
         # Read again, the plan after the Node: what it reports is about a node that was not enabled since.

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from controller.actions.duties import RESEND_SECONDS, Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
 from controller.actions.node_labels import patch_node
+from controller.actions.work_queue import RESEND_SECONDS, WorkItem, WorkQueue
 from controller.api.plans import PlanReading
 from controller.config.settings import NvidiaConfigMap
 from controller.model.views import NodeView
@@ -37,25 +37,26 @@ class NvidiaConfigs:
     def __init__(self, environment: Environment, config_map: NvidiaConfigMap) -> None:
         self._api, self._state, self._clock = environment.api, environment.state, environment.clock
         self._config_map = config_map
-        self._duties = Duties(environment, stage=ErrorStage.CONFIGS, resend_seconds=RESEND_SECONDS)
+        self._queue = WorkQueue(environment, stage=ErrorStage.CONFIGS, resend_seconds=RESEND_SECONDS)
         self._written_at: dict[str, float] = {}
         """By key, when it was seen to be as it should be."""
 
     def run(self) -> None:
         """Bring keys and labels up to date; one failure stops no other."""
         if self._config_map.name:
-            self._duties.run(self.due_of)
+            self._queue.run(self.due_of)
 
-    def due_of(self, name: str) -> Iterator[Duty]:
+    def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about this plan and its Node."""
         reading, node = self._state.plan(name), self._state.node(name)
         if reading is None or reading.deleting or reading.nvidia is None or node is None:
             return
         config, place = reading.nvidia, f"{self._config_map.namespace}/{self._config_map.name}"
-        if self._duties.is_over(name, self._fresh_seconds(config.key)):
-            yield Duty(what=f"key {config.key} of ConfigMap {place}", about=name, act=partial(self._write, config))
+        if self._queue.pause_ended(name, self._fresh_seconds(config.key)):
+            yield WorkItem(what=f"key {config.key} of ConfigMap {place}", about=name, act=partial(self._write, config))
         elif _asks(reading, node) and self._state.agent_silent_for(name) is None:
-            yield Duty(what=f"label {CONFIG_LABEL} of node {name}", about=name, act=partial(self._move, name, config))
+            act = partial(self._move, name, config)
+            yield WorkItem(what=f"label {CONFIG_LABEL} of node {name}", about=name, act=act)
 
     def _fresh_seconds(self, key: str) -> float:
         """For how long the key need not be read again."""

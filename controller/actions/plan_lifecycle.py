@@ -10,10 +10,10 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 
-from controller.actions.duties import RESEND_SECONDS, Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
 from controller.actions.plan_writer import Writer, Written
+from controller.actions.work_queue import RESEND_SECONDS, WorkItem, WorkQueue
 from controller.api.plans import PlanReading
 from crds.v1alpha1 import paths
 from crds.v1alpha1.enablement import disabled
@@ -27,40 +27,35 @@ class PlanLifecycle:
     """Run often: what is in order costs nothing but a check."""
 
     def __init__(
-        self,
-        environment: Environment,
-        writer: Writer,
-        *,
-        plan_return_seconds: float,
-        orphan_plan_seconds: float,
+        self, environment: Environment, writer: Writer, *, plan_return_seconds: float, orphan_plan_seconds: float
     ) -> None:
         self._api, self._state = environment.api, environment.state
         self._writer = writer
         self._plan_return_seconds = plan_return_seconds
         self._orphan_plan_seconds = orphan_plan_seconds
-        self._duties = Duties(environment, stage=ErrorStage.LIFECYCLE, resend_seconds=RESEND_SECONDS)
+        self._queue = WorkQueue(environment, stage=ErrorStage.LIFECYCLE, resend_seconds=RESEND_SECONDS)
 
     def run(self) -> bool:
         """Do what is due; True if anything was tried, or waits for the next turn."""
-        return self._duties.run(self.due_of)
+        return self._queue.run(self.due_of)
 
-    def due_of(self, name: str) -> Iterator[Duty]:
+    def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about this Node and its plan."""
         reading, node = self._state.plan(name), self._state.node(name)
         enabled = node is not None and node.partitioning is not None
         # In a plan the agent of a disabled node reports what it waits for.
         needed = enabled or (node is not None and disabled(node.labels))
         if needed and not self._state.plan_exists(name):
-            if self._duties.is_over(name, self._plan_return_seconds - self._state.plan_gone_for(name)):
-                yield Duty(what=f"creation of plan {name}", about=name, act=partial(self._create, name))
+            if self._queue.pause_ended(name, self._plan_return_seconds - self._state.plan_gone_for(name)):
+                yield WorkItem(what=f"creation of plan {name}", about=name, act=partial(self._create, name))
         elif reading is None or reading.deleting:
             return
         elif reading.stale_items and enabled:
-            yield Duty(what=f"removal of pinned items of plan {name}", about=name, act=partial(self._drop, reading))
+            yield WorkItem(what=f"removal of pinned items of plan {name}", about=name, act=partial(self._drop, reading))
         elif node is not None or reading.authored:
             return
-        elif self._duties.is_over(name, self._orphan_plan_seconds - self._state.node_gone_for(name)):
-            yield Duty(what=f"deletion of plan {name}", about=name, act=partial(self._delete, reading))
+        elif self._queue.pause_ended(name, self._orphan_plan_seconds - self._state.node_gone_for(name)):
+            yield WorkItem(what=f"deletion of plan {name}", about=name, act=partial(self._delete, reading))
 
     def _create(self, name: str) -> None:
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"nodeName": name}}

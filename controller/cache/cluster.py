@@ -42,7 +42,7 @@ class Deadlines:
     bind_seconds: float = 60.0
 
 
-class Known:
+class ClusterCache:
     """Every method may be called from any thread."""
 
     def __init__(

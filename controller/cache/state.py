@@ -14,7 +14,7 @@ from controller.api.plan_reader import PlanReader
 from controller.api.plans import PlanReading
 from controller.api.reading import Unreadable
 from controller.cache.batcher import Batcher
-from controller.cache.cluster import Deadlines, Known
+from controller.cache.cluster import ClusterCache, Deadlines
 from controller.cache.informers import FixedInformers, Informers
 from controller.cache.pods import PodChange
 from controller.cache.triggers import has_gpus, lacks_held, odd_names, shares_due
@@ -36,7 +36,7 @@ DEADLINES = Deadlines()
 NO_INFORMERS = FixedInformers()
 
 
-class State(Known):
+class State(ClusterCache):
     """Every method may be called from any thread."""
 
     def __init__(

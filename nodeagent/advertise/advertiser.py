@@ -29,9 +29,9 @@ from nodeagent.advertise.counts_right import UNKNOWN, Answer
 from nodeagent.advertise.delivery import ContainerDelivery, Delivery
 from nodeagent.advertise.faults import UNKNOWN_GPUS, FaultBook, Faults, unsafe_ids
 from nodeagent.advertise.taint import Lists, NodeGuard
-from nodeagent.ages import Ages
 from nodeagent.desired.items import drained
 from nodeagent.desired.target import Unchanged
+from nodeagent.durations import Durations
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.observation import Observation, Readings
 from nodeagent.observed.node import ObservedNode
@@ -122,7 +122,7 @@ class Advertiser:
         self._file, self._guard, self._confirmer, self._node = file, guard, confirmer, node
         self._delivery, self._modes = delivery, modes
         self._mode_problems: Mapping[str, str] = MappingProxyType({})
-        self._ages, self._refused_seconds = Ages(clock), 0.0
+        self._durations, self._refused_seconds = Durations(clock), 0.0
         """For how long the Node has refused its taint, or to be without it, or was not read."""
         unhealthy = set(file.config.unhealthy)
         self._faults = FaultBook(clock, {device.gpu for device in file.config.devices if device.id in unhealthy})
@@ -157,8 +157,8 @@ class Advertiser:
         unlabelled = self._guard.hold_daemons(readings.node, needed=readings.needs_daemons)
         unwritten = unlabelled or self._release_node(readings, confirmation, rival=rival)
         if self._guard.may_be_off:
-            self._refused_seconds = max(self._refused_seconds, self._ages.seconds("taken off"))
-        self._ages.end_pass()
+            self._refused_seconds = max(self._refused_seconds, self._durations.seconds("taken off"))
+        self._durations.end_pass()
         return Advertised(
             config=readings.config,
             confirmation=confirmation,
@@ -240,7 +240,7 @@ class Advertiser:
             if self._guard.awaits_taint(node, lists) and not observation.driver_closed:
                 self._stop(unusable, observation)  # before any request to an API server that may not answer
             if late := self._guard.before_push(node, lists):
-                self._refused_seconds = self._ages.seconds("taint")
+                self._refused_seconds = self._durations.seconds("taint")
                 # The person who closed the driver waits for this, and pods could start with nothing.
                 goes = self._refused_seconds >= TAINT_SECONDS or self._guard.due_seconds is not None
                 late = "" if observation.driver_closed and goes else late

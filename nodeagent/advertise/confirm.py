@@ -13,7 +13,7 @@ from functools import partial
 
 from crds.v1alpha1.names import Reason
 from nodeagent.advertise.taint import lowered
-from nodeagent.ages import Ages
+from nodeagent.durations import Durations
 from nodeagent.handover.config import Device, Loaded, PluginConfig
 from nodeagent.observation import Readings
 from nodeagent.observed.kubelet import Allocatable, NoAnswer
@@ -61,7 +61,7 @@ class Confirmer:
     def __init__(
         self, *, clock: Callable[[], float], loaded_deadline_seconds: float, allocatable_deadline_seconds: float
     ) -> None:
-        self._ages = Ages(clock)
+        self._durations = Durations(clock)
         self._loaded_deadline_seconds = loaded_deadline_seconds
         self._allocatable_deadline_seconds = allocatable_deadline_seconds
         self._schedulable: frozenset[str] = NOTHING
@@ -81,7 +81,7 @@ class Confirmer:
             self._contest.record(allocatable, self._own(readings.config, healthy))
         listed = NOTHING.union(*allocatable.values()) if allocatable is not None else None
         shown = listed if readings.in_force else None
-        self._ages.end_pass()
+        self._durations.end_pass()
         return Confirmation(
             all_allocatable=shown == healthy,
             unlike=_unlike(allocatable, readings.config) if allocatable is not None and readings.in_force else None,
@@ -93,7 +93,7 @@ class Confirmer:
 
     def _own(self, config: PluginConfig, healthy: frozenset[str]) -> frozenset[str]:
         """What the kubelet can have from our plugin: for a moment also what an older list named."""
-        if self._ages.seconds("in force", config.hash) >= BLINK_SECONDS:
+        if self._durations.seconds("in force", config.hash) >= BLINK_SECONDS:
             return healthy.union(config.drained)  # which are healthy to a kubelet that still admits its pods
         return healthy.union(config.withdrawn, (device.id for device in config.devices))
 
@@ -115,7 +115,7 @@ class Confirmer:
         return due
 
     def _loading_seconds(self, readings: Readings) -> float:
-        return self._ages.seconds("loaded", readings.config.hash)
+        return self._durations.seconds("loaded", readings.config.hash)
 
     def _covered(self, readings: Readings, allocatable: Mapping[str, frozenset[str]] | None) -> frozenset[str]:
         """Once a Node showed as many of a resource as the kubelet has, each of these ids is schedulable."""
@@ -124,7 +124,7 @@ class Confirmer:
         shown = readings.node.allocatable
         covered = {i for resource, ids in allocatable.items() if shown.get(resource, 0) == len(ids) for i in ids}
         absent = sorted(self._schedulable - set().union(*allocatable.values()))
-        gone = {i for i in absent if self._ages.seconds("absent", i) >= BLINK_SECONDS}
+        gone = {i for i in absent if self._durations.seconds("absent", i) >= BLINK_SECONDS}
         return (self._schedulable - gone) | covered
 
     def _stage(
@@ -176,7 +176,7 @@ class Confirmer:
 
     def _late(self, gpu: str, digest: str, what: str, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
         """The stage of what is not there yet; failed after its deadline. The message may name other ids each time."""
-        seconds = self._ages.seconds(what, gpu, digest)
+        seconds = self._durations.seconds(what, gpu, digest)
         if seconds < self._allocatable_deadline_seconds:
             return Stage(reason=reason, message=message)
         if reason is Reason.ADVERTISING:

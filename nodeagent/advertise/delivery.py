@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from nodeagent.ages import Ages
 from nodeagent.cdi.host_devices import HostDevices
 from nodeagent.cdi.publisher import Published, SpecificationPublisher
 from nodeagent.cdi.runtime_support import why_no_cdi
+from nodeagent.durations import Durations
 from nodeagent.handover.config import DeviceListStrategy, PluginConfig
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.observation import Readings
@@ -64,7 +64,7 @@ class ContainerDelivery:
     ) -> None:
         self._publisher, self._strategy, self._containerd = publisher, strategy, containerd
         self._host_devices = host_devices
-        self._ages = Ages(clock)
+        self._durations = Durations(clock)
 
     def forget(self, instance: GpuInstance) -> str:
         """Take out what names an instance that is about to be destroyed; returns why that was not possible."""
@@ -91,8 +91,8 @@ class ContainerDelivery:
             note = published.problem
         if self._host_devices is not None:
             note = "; ".join(filter(None, (note, self._host_devices.refresh(gpus))))
-        seconds = max((self._ages.seconds(why) for why in set(missing.values())), default=0.0)
-        self._ages.end_pass()
+        seconds = max((self._durations.seconds(why) for why in set(missing.values())), default=0.0)
+        self._durations.end_pass()
         overdue = seconds >= PATIENCE_SECONDS
         return Delivery(
             strategy=strategy,

@@ -11,13 +11,13 @@ from dataclasses import replace
 from crds.v1alpha1.names import Reason
 from crds.v1alpha1.nvidia_backend import REMEDY, NotServed, node_config
 from crds.v1alpha1.spec import GpuItem, PlanSpec
-from nodeagent.desired.target import OfNode, Refused, target
+from nodeagent.desired.target import NodeDefaults, Refused, target
 from nodeagent.hardware.driver import ObservedGpu
 from partitioning.nvidia_plugin import NodeConfig, check
 
 
 def config_for(
-    spec: PlanSpec, items: Mapping[int, GpuItem], gpus: Iterable[ObservedGpu], of_node: OfNode
+    spec: PlanSpec, items: Mapping[int, GpuItem], gpus: Iterable[ObservedGpu], defaults: NodeDefaults
 ) -> NodeConfig | Refused | None:
     """None where the plan lists no GPU: the plugin is left as it is."""
     config = node_config(spec)
@@ -26,20 +26,20 @@ def config_for(
     if config is None:
         return None
     for gpu in gpus:
-        refused = _refused(config, items.get(gpu.index), gpu, of_node)
+        refused = _refused(config, items.get(gpu.index), gpu, defaults)
         if refused is not None and not gpu.problem:
             return refused
     return config
 
 
-def _refused(config: NodeConfig, item: GpuItem | None, gpu: ObservedGpu, of_node: OfNode) -> Refused | None:
+def _refused(config: NodeConfig, item: GpuItem | None, gpu: ObservedGpu, defaults: NodeDefaults) -> Refused | None:
     if item is None:
         return Refused(
             reason=Reason.NOT_SUPPORTED,
             message=f"GPU {gpu.index} is neither in spec.gpus nor in spec.planned, and NVIDIA's device plugin serves "
             f"all GPUs of a node alike: {REMEDY}",
         )
-    found = target(item, gpu, (), of_node)
+    found = target(item, gpu, (), defaults)
     if isinstance(found, Refused):
         return replace(found, message=f"GPU {gpu.index}: {found.message}")
     capability = gpu.model.compute_capability if gpu.model is not None else (0, 0)

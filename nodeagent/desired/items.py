@@ -14,10 +14,10 @@ from crds.v1alpha1.spec import GpuItem
 from nodeagent.desired.for_nvidia import config_for
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.desired.target import (
-    OF_ANY_NODE,
+    ANY_NODE,
     Disabled,
     MigTarget,
-    OfNode,
+    NodeDefaults,
     Refused,
     Target,
     Unchanged,
@@ -52,7 +52,7 @@ class DesiredItems:
     """Why nothing of the plan can be carried out."""
     items: tuple[DesiredItem, ...] = ()
     """Sorted by index."""
-    of_node: OfNode = OF_ANY_NODE
+    defaults: NodeDefaults = ANY_NODE
     by_nvidia: bool = False
     """NVIDIA's device plugin serves the node."""
     nvidia: NodeConfig | Refused | None = None
@@ -64,7 +64,7 @@ class DesiredItems:
             return Disabled()
         if item.gpu_item is None or item.gpu is None:
             return Unchanged()
-        found = self.refused or target(item.gpu_item, item.gpu, in_use, self.of_node)
+        found = self.refused or target(item.gpu_item, item.gpu, in_use, self.defaults)
         if mig_manager and isinstance(found, MigTarget):
             found = unless_mig_manager(found, item.gpu, mig_manager)
         # A pause stops changes; that the item cannot be carried out is still reported.
@@ -100,20 +100,20 @@ def desired_items(
         )
         for index in sorted({*by_index, *items})
     ]
-    of_node = OfNode(
+    defaults = NodeDefaults(
         driver_version=driver_version,
         renames_replicas=spec.renames_replicas,
         replicas_before_volta=replicas_before_volta,
     )
     by_nvidia = drives_nvidia and spec.device_plugin is not None and spec.device_plugin.backend == Backend.NVIDIA.value
-    nvidia = config_for(spec, items, by_index.values(), of_node) if by_nvidia else refused_for_all(spec)
+    nvidia = config_for(spec, items, by_index.values(), defaults) if by_nvidia else refused_for_all(spec)
     return DesiredItems(
         spec_version=plan.spec_version,
         paused=bool(spec.paused),
         disabled=disabled,
         refused=nvidia if isinstance(nvidia, Refused) else None,
         items=tuple(found),
-        of_node=of_node,
+        defaults=defaults,
         by_nvidia=by_nvidia,
         nvidia=nvidia if by_nvidia else None,
     )

@@ -75,7 +75,7 @@ Target: TypeAlias = ItemTarget | Unchanged | Disabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfNode:
+class NodeDefaults:
     """What holds for every item of a node."""
 
     driver_version: str = ""
@@ -85,10 +85,12 @@ class OfNode:
     """A person has switched on what lets pods read each other's GPU memory."""
 
 
-OF_ANY_NODE = OfNode()
+ANY_NODE = NodeDefaults()
 
 
-def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], of_node: OfNode = OF_ANY_NODE) -> ItemTarget:
+def target(
+    item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], defaults: NodeDefaults = ANY_NODE
+) -> ItemTarget:
     """The exact state that `item` desires of this GPU."""
     if gpu.problem:
         return Refused(reason=Reason.UNHEALTHY, message=gpu.problem)
@@ -106,7 +108,7 @@ def target(item: GpuItem, gpu: ObservedGpu, in_use: Iterable[Instance], of_node:
             message="MIG mode is on, so the GPU can be neither shared by MPS nor advertised whole: plan mig.instances, "
             f"or turn the mode off: {with_driver_closed(f'nvidia-smi -i {gpu.index} -mig 0')}",
         )
-    return _mps_target(item.mps, gpu, of_node) if item.mps is not None else WholeTarget()
+    return _mps_target(item.mps, gpu, defaults) if item.mps is not None else WholeTarget()
 
 
 def refused_for_all(spec: PlanSpec) -> Refused | None:
@@ -234,7 +236,7 @@ def _packed(
     return answer if isinstance(answer, NoRoom) else EMPTY
 
 
-def _mps_target(item: MpsItem, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget | Refused:
+def _mps_target(item: MpsItem, gpu: ObservedGpu, defaults: NodeDefaults) -> MpsTarget | Refused:
     if gpu.model is not None and not gpu.model.memory_mib:
         return Refused(
             reason=Reason.NOT_SUPPORTED,
@@ -242,7 +244,7 @@ def _mps_target(item: MpsItem, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget |
             "slice of it can be limited: plan whole: {}",
         )
     if item.slices is None:
-        return _replicas_target(item, item.replicas or 0, gpu, of_node)
+        return _replicas_target(item, item.replicas or 0, gpu, defaults)
     if any(entry.memory_gb is None and entry.thread_percent is not None for entry in item.slices):
         return Refused(
             reason=Reason.NOT_SUPPORTED,
@@ -250,27 +252,27 @@ def _mps_target(item: MpsItem, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget |
             "alone: remove it, or use memoryGB",
         )
     model = gpu.model
-    slices = slices_of(item, memory_mib=model.memory_mib if model else 0, renamed=of_node.renames_replicas)
+    slices = slices_of(item, memory_mib=model.memory_mib if model else 0, renamed=defaults.renames_replicas)
     problem = check_slices(model.memory_mib, model.compute_capability, slices) if model else "the GPU is not known"
     if problem is not None:
         return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
     return MpsTarget(slices=in_order(slices))
 
 
-def _replicas_target(item: MpsItem, replicas: int, gpu: ObservedGpu, of_node: OfNode) -> MpsTarget | Refused:
+def _replicas_target(item: MpsItem, replicas: int, gpu: ObservedGpu, defaults: NodeDefaults) -> MpsTarget | Refused:
     model = gpu.model
     problem = "the GPU is not known"
-    if model is not None and model.compute_capability < VOLTA and not of_node.replicas_before_volta:
+    if model is not None and model.compute_capability < VOLTA and not defaults.replicas_before_volta:
         return Refused(
             reason=Reason.NOT_SUPPORTED,
             message="before Volta (compute capability 7.0) each pod with a replica can read and write the GPU memory "
             "of the others: use whole: {}, or let an administrator set the agent's mpsReplicasBeforeVolta",
         )
     if model is not None:
-        problem = check_replicas(model.compute_capability, replicas, of_node.driver_version) or ""
+        problem = check_replicas(model.compute_capability, replicas, defaults.driver_version) or ""
     if model is None or problem:
         return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
-    return MpsTarget(slices=slices_of(item, memory_mib=model.memory_mib, renamed=of_node.renames_replicas))
+    return MpsTarget(slices=slices_of(item, memory_mib=model.memory_mib, renamed=defaults.renames_replicas))
 
 
 def _name(model: GpuModel, profile: str) -> str:

@@ -13,7 +13,7 @@ from crds.v1alpha1.names import Reason
 from nodeagent.advertise.config_file import ConfigFile, withdraw_all, without
 from nodeagent.advertise.confirm import Stage, unanswered
 from nodeagent.advertise.taint import NodeGuard
-from nodeagent.ages import Ages
+from nodeagent.durations import Durations
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.hardware.partitions import Partition
@@ -36,7 +36,7 @@ class OwnPlugin:
     deadline_seconds: float
 
     def __post_init__(self) -> None:
-        self._ages = Ages(self.clock)
+        self._durations = Durations(self.clock)
 
     def silence(self, observation: Observation) -> tuple[Stage | None, Mapping[str, Blocking]]:
         """None where the plugin advertises nothing and nothing of it is in use; and what is, or may be, by GPU UUID."""
@@ -56,7 +56,7 @@ class OwnPlugin:
                 )
             else:
                 waits = _in_use(config, held) if config.devices else None
-        self._ages.end_pass()
+        self._durations.end_pass()
         return waits, held
 
     def _next(self, observation: Observation, held: Mapping[str, Blocking]) -> PluginConfig:
@@ -71,7 +71,7 @@ class OwnPlugin:
 
     def _late(self, message: str, overdue: str = "") -> Stage:
         """Failed after the deadline, however often the plugin's answer changes meanwhile."""
-        failed = self._ages.seconds("withdrawn") >= self.deadline_seconds
+        failed = self._durations.seconds("withdrawn") >= self.deadline_seconds
         message = f"{overdue or message}, after {self.deadline_seconds:g} s" if failed else message
         reason = Reason.DEVICE_PLUGIN_ERROR if failed else Reason.ADVERTISING
         return Stage(reason=reason, message=message, failed=failed)

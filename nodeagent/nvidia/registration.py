@@ -13,7 +13,7 @@ from collections.abc import Callable
 from crds.v1alpha1.names import Reason
 from nodeagent.advertise.confirm import Stage
 from nodeagent.advertise.taint import NodeGuard
-from nodeagent.ages import Ages
+from nodeagent.durations import Durations
 from nodeagent.nvidia.signals import PLUGIN, SIGNALS, Signals
 from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observed.pods import NodePod
@@ -33,8 +33,8 @@ Place = tuple[str, str]
 class LostRegistration:
     """Call `heal` in each pass in which the plugin serves, and was not confirmed since it started."""
 
-    def __init__(self, guard: NodeGuard, signals: Signals, ages: Ages, clock: Callable[[], float]) -> None:
-        self._guard, self._signals, self._ages, self._clock = guard, signals, ages, clock
+    def __init__(self, guard: NodeGuard, signals: Signals, durations: Durations, clock: Callable[[], float]) -> None:
+        self._guard, self._signals, self._durations, self._clock = guard, signals, durations, clock
         self._since: dict[Place, float] = {}
         """Since when the kubelet was to drop it, whatever came in between: the node may be tainted meanwhile."""
         self._ended: dict[Place, str] = {}
@@ -70,8 +70,8 @@ class LostRegistration:
             return _too_late(now, written=written)
         if now.dropped:
             self._guard.close(now.node)  # until then its GPUs draw no pod, and other pods may come
-        tainted = now.node.changing and self._ages.seconds("tainted to heal", *place) >= TAINT_SECONDS
-        dropped = now.dropped and self._ages.seconds("dropped", str(served_ns)) >= DROPPED_SECONDS
+        tainted = now.node.changing and self._durations.seconds("tainted to heal", *place) >= TAINT_SECONDS
+        dropped = now.dropped and self._durations.seconds("dropped", str(served_ns)) >= DROPPED_SECONDS
         if not (tainted and dropped and written):
             return ""
         if self._signals.sent(*place) >= SIGNALS:

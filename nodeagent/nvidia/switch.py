@@ -15,7 +15,7 @@ from pathlib import Path
 from crds.v1alpha1.names import Reason
 from nodeagent.advertise.confirm import Stage
 from nodeagent.advertise.taint import NodeGuard
-from nodeagent.ages import Ages
+from nodeagent.durations import Durations
 from nodeagent.nvidia.node_files import NodeFiles
 from nodeagent.nvidia.record import SwitchRecord
 from nodeagent.nvidia.registration import TAINT_SECONDS, LostRegistration
@@ -51,8 +51,8 @@ class Switch:
         self, files: NodeFiles, guard: NodeGuard, record: Path, *, hang_up: HangUpCall, clock: Callable[[], float]
     ) -> None:
         self._files, self._guard, self._record = files, guard, SwitchRecord(record)
-        self._ages, self._signals = Ages(clock), Signals(hang_up, clock)
-        self._lost = LostRegistration(guard, self._signals, self._ages, clock)
+        self._durations, self._signals = Durations(clock), Signals(hang_up, clock)
+        self._lost = LostRegistration(guard, self._signals, self._durations, clock)
 
     def advance(self, config: NodeConfig, now: Inputs) -> Progress:
         key, plugin = now.node.plugin_config, now.pods.device_plugin
@@ -68,7 +68,7 @@ class Switch:
             progress = Progress(stage=self._confirm(config, now, plugin), key=key)
             if progress.stage.failed:
                 self._guard.lift(now.node)
-        self._ages.end_pass()
+        self._durations.end_pass()
         return progress
 
     def _prepare(self, config: NodeConfig, now: Inputs, plugin: NodePod) -> Progress:
@@ -101,12 +101,12 @@ class Switch:
             message = f"NVIDIA's device plugin changes all GPUs of a node at once, and {now.held}"
             return Stage(reason=Reason.WAITING_FOR_RELEASE, message=message)
         # A controller that is away must not close the node to all pods: now and then the taint is tried again.
-        if self._ages.seconds("ready", config.key) % RETRY_SECONDS >= LOADED_SECONDS:
+        if self._durations.seconds("ready", config.key) % RETRY_SECONDS >= LOADED_SECONDS:
             self._guard.lift(now.node)
             message = f"the controller has not labelled the node {CONFIG_LABEL}={config.key}: check that it runs"
             return Stage(reason=Reason.ADVERTISE_TIMEOUT, message=message, failed=True)
         why = self._guard.close(now.node)
-        if not now.node.changing or self._ages.seconds("tainted", config.key) < TAINT_SECONDS:
+        if not now.node.changing or self._durations.seconds("tainted", config.key) < TAINT_SECONDS:
             return waiting(why or "the Node gets a taint before NVIDIA's device plugin changes its config")
         return ASKED
 
@@ -154,10 +154,10 @@ class Switch:
             self._signals.forget(daemon.uid)
             message = f"config-manager of pod {daemon.title} has not chosen {config.key} yet, which takes some restarts"
             return self._late("daemon's config", DAEMON_SECONDS, message)
-        if self._ages.seconds("daemon", config.key) < SIGNAL_SECONDS:
+        if self._durations.seconds("daemon", config.key) < SIGNAL_SECONDS:
             return waiting("NVIDIA's MPS daemon has not loaded its config yet")
         if now.held:
-            if self._ages.seconds("held", config.key) >= LOADED_SECONDS:
+            if self._durations.seconds("held", config.key) >= LOADED_SECONDS:
                 self._guard.lift(now.node)  # a pod may run for days, and the taint keeps off all others
             return Stage(
                 reason=Reason.WAITING_FOR_RELEASE,
@@ -187,7 +187,7 @@ class Switch:
             lost = None if known else self._lost.heal(now, plugin, config.key, served_ns)
             what = f"NVIDIA's device plugin: {what}: read the log of its pod"
             return lost or self._late("registered", LOADED_SECONDS, what)
-        if self._ages.seconds("loaded", config.key) < LOADED_SECONDS:
+        if self._durations.seconds("loaded", config.key) < LOADED_SECONDS:
             return waiting(f"NVIDIA's device plugin: {what} yet")
         return self._reloaded(plugin.uid, PLUGIN, config, f"NVIDIA's device plugin: {what}")
 
@@ -217,7 +217,7 @@ class Switch:
         return self._late("plugin", LOADED_SECONDS, message, reason=Reason.DEVICE_PLUGIN_ERROR)
 
     def _late(self, what: str, seconds: float, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
-        if self._ages.seconds(what, message) < seconds:
+        if self._durations.seconds(what, message) < seconds:
             return Stage(reason=reason, message=message)
         reason = Reason.ADVERTISE_TIMEOUT if reason is Reason.ADVERTISING else reason
         after = f", after {seconds:g} s" if seconds else ""

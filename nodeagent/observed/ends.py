@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
-from nodeagent.ages import Ages
+from nodeagent.durations import Durations
 from nodeagent.handover.config import Allocation
 from nodeagent.observed.fresh import FreshPods
 from nodeagent.observed.kubelet import Listed, NoAnswer
@@ -86,7 +86,7 @@ class EndBook:
     slack_seconds: float
 
     def __post_init__(self) -> None:
-        self._ages = Ages(self.clock)
+        self._durations = Durations(self.clock)
         self._started, self._absent = set[str](), set[str]()
 
     def judge(
@@ -112,7 +112,7 @@ class EndBook:
                 ends, unread = Ends(strangers=table.reason, unread=True), f"{table.reason}, and it is not known what"
             else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
-        self._ages.end_pass()
+        self._durations.end_pass()
         pending: dict[str, str] = {}
         for uid, each in found.items():
             for device_id in sorted(each.ids) if uid not in ends.ended else ():
@@ -168,10 +168,10 @@ class EndBook:
         return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids, running=run)
 
     def _outlived(self, uid: str) -> bool:
-        return self._ages.seconds("finished", uid) >= SANDBOX_SECONDS
+        return self._durations.seconds("finished", uid) >= SANDBOX_SECONDS
 
     def _waited(self, gone: Gone) -> bool:
-        return self._ages.seconds("gone", gone.pod.uid) >= gone.pod.grace_seconds + self.slack_seconds
+        return self._durations.seconds("gone", gone.pod.uid) >= gone.pod.grace_seconds + self.slack_seconds
 
     def _empty(self, gone: Gone, *, complete: bool) -> bool:
         """For long enough: its process may be about to come, if none was there yet."""
@@ -179,7 +179,7 @@ class EndBook:
             return self._waited(gone)
         started = gone.pod.started or gone.pod.uid in self._started
         patience_seconds = EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self.slack_seconds
-        return self._ages.seconds("empty", gone.pod.uid) >= patience_seconds
+        return self._durations.seconds("empty", gone.pod.uid) >= patience_seconds
 
     def _holder(self, gone: Gone, handed_out: Mapping[str, Allocation]) -> str | None:
         """A process of no pod that has its device open; empty for none, None where that is not known."""

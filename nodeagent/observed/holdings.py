@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from nodeagent.ages import Ages
+from nodeagent.durations import Durations
 from nodeagent.handover.config import Allocation, LedgerMark
 from nodeagent.handover.files import write_json
 from nodeagent.hardware.gpu_ids import lasts
@@ -30,7 +30,7 @@ class Holdings:
     def __init__(self, path: Path, *, clock: Callable[[], float], slack_seconds: float, boot_id: str = "") -> None:
         self._path, self._boot_id = path, boot_id
         self._slack_seconds, self._patience_seconds = slack_seconds, DEFAULT_GRACE_SECONDS + slack_seconds
-        self._ages = Ages(clock)
+        self._durations = Durations(clock)
         aside = path.with_name(f"{path.name}.unreadable")
         self._saved = saved = read_memory(path, aside)
         if "" not in (saved.boot_id, boot_id) and saved.boot_id != boot_id:
@@ -42,8 +42,8 @@ class Holdings:
         self._forgotten = self._saved.forgotten
         mark = self._saved.ledger if self._saved.boot_id == boot_id else None
         earlier = saved.ledger if saved.boot_id or saved.ledger.book else None
-        self.records = LostRecords(aside, mark, earlier, self._ages, patience_seconds=self._patience_seconds)
-        self._shared = SharedIds(self._ages)
+        self.records = LostRecords(aside, mark, earlier, self._durations, self._patience_seconds)
+        self._shared = SharedIds(self._durations)
         self.problem = ""
         """Why the memory is not on disk; while it is not, nothing may be destroyed on its evidence."""
 
@@ -80,7 +80,7 @@ class Holdings:
         strays: set[str] = set()
         if ends.stray:
             # It may be the process of the pod that has them. Of a new pod List and watch tell within a moment.
-            strays = {i for i in doubtful if self._ages.seconds("stray", i) >= FORGOTTEN_SECONDS}
+            strays = {i for i in doubtful if self._durations.seconds("stray", i) >= FORGOTTEN_SECONDS}
             doubtful = {i: f"{why}, and {ends.strangers}" for i, why in doubtful.items()}
         for device_id, title, why in self._checkpointed(entries, pods, ends):
             if title:
@@ -89,12 +89,12 @@ class Holdings:
                 doubtful.setdefault(device_id, why)
         twice = self._shared.twice(pods, known)
         # Where processes are not seen, nothing but time tells of a pod that came and went before this agent.
-        watched = self._ages.seconds("watched") >= self._patience_seconds
+        watched = self._durations.seconds("watched") >= self._patience_seconds
         self._save()
         left = strays.union(i for uid in ends.left for i in known.get(uid, ()))
         sure = believed and pods.synced and (watched if ends.strangers is None else not ends.strangers)
         self._shared.end_pass(allocations, pods, known, sure=sure, unsure={*doubtful, *left}, ended=self._ended)
-        self._ages.end_pass()
+        self._durations.end_pass()
         return Usage(
             held=held,
             known=known,
@@ -243,7 +243,7 @@ class Holdings:
             holding, containers = self._pods.get(pod.uid), listed.pods.get(pod.key)
             if holding is not None and containers is not None and not lists_all_of(pod, containers):
                 lost = (i for i in holding.ids if i not in shown)
-                found |= {i for i in lost if self._ages.seconds("lost by", pod.uid, i) >= FORGOTTEN_SECONDS}
+                found |= {i for i in lost if self._durations.seconds("lost by", pod.uid, i) >= FORGOTTEN_SECONDS}
         return tuple(sorted(found - shown))
 
     def _earlier_doubts(self, pods: ObservedPods, ends: Ends) -> dict[str, str]:
@@ -254,7 +254,7 @@ class Holdings:
             grace_seconds = holding.grace_seconds if ends.strangers is None else DEFAULT_GRACE_SECONDS
             witnessed = ends.strangers or uid not in living
             patience_seconds = float("inf") if witnessed else grace_seconds + self._slack_seconds
-            still = tuple(i for i in holding.earlier if self._ages.seconds("earlier", uid, i) < patience_seconds)
+            still = tuple(i for i in holding.earlier if self._durations.seconds("earlier", uid, i) < patience_seconds)
             self._pods[uid] = replace(holding, earlier=still)
             why = f"pod {holding.title} held it, and the kubelet lists a pod of this name with another device now"
             doubtful.update(dict.fromkeys(still, why))
@@ -272,7 +272,7 @@ class Holdings:
         for device_id, entry in sorted(entries.items()):
             if device_id in answered:
                 continue
-            waited_seconds = self._ages.seconds("allocation", device_id, repr(entry.at))
+            waited_seconds = self._durations.seconds("allocation", device_id, repr(entry.at))
             late = waited_seconds >= self._patience_seconds and not ends.strangers and device_id not in strange
             if shown is not None and (device_id in shown or late):
                 answered[device_id] = entry.at

@@ -7,7 +7,7 @@ have answered; a loss is never settled by what is not read, nor while a pod runs
 
 from pathlib import Path
 
-from nodeagent.ages import Ages
+from nodeagent.durations import Durations
 from nodeagent.handover.config import LedgerMark
 from nodeagent.handover.files import identity
 from nodeagent.observed.ends import Ends
@@ -17,11 +17,11 @@ class LostRecords:
     """Of one agent."""
 
     def __init__(
-        self, aside: Path, mark: LedgerMark | None, earlier: LedgerMark | None, ages: Ages, *, patience_seconds: float
+        self, aside: Path, mark: LedgerMark | None, earlier: LedgerMark | None, durations: Durations, patience: float
     ) -> None:
         """`aside` is where an unreadable memory is kept; `mark` is the ledger's, as the memory of this boot has it,
         `earlier` as one of any boot has."""
-        self._aside, self.mark, self._ages, self._patience_seconds = aside, mark, ages, patience_seconds
+        self._aside, self.mark, self._durations, self._patience_seconds = aside, mark, durations, patience
         self._earlier = earlier
         self._settled: set[tuple[str, ...]] = set()
         """Losses that the witnesses have answered."""
@@ -36,7 +36,7 @@ class LostRecords:
         if too_early and (ends.strangers == too_early or not self.unrecorded(ledger, mark)):
             return ""
         for key, what in sorted(self.losses(ledger, mark).items()):
-            waited = not too_early and self._ages.seconds("lost", *key) >= self._patience_seconds
+            waited = not too_early and self._durations.seconds("lost", *key) >= self._patience_seconds
             if ends.strangers is None and not waited:
                 return f"{what}, and the processes that pods may have left are not seen"
             if ends.strangers:

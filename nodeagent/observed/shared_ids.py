@@ -6,7 +6,7 @@ Allocates the holder was certain. Must name no pod where another may have the id
 
 from collections.abc import Collection, Mapping
 
-from nodeagent.ages import Ages
+from nodeagent.durations import Durations
 from nodeagent.handover.config import Allocation
 from nodeagent.hardware.gpu_ids import lasts
 from nodeagent.observed.pods import NodePod, ObservedPods
@@ -21,8 +21,8 @@ FORGOTTEN_SECONDS = 2.0
 class SharedIds:
     """Of one agent. Call `end_pass` last."""
 
-    def __init__(self, ages: Ages) -> None:
-        self._ages = ages
+    def __init__(self, durations: Durations) -> None:
+        self._durations = durations
         self._alone: dict[str, tuple[str, float]] = {}
 
     @property
@@ -49,10 +49,10 @@ class SharedIds:
         handed = frozenset(entry.resource for entry in allocations)
         living = {pod.uid: pod for pod in pods.pods if not pod.ended}
         lacking = [pod for pod in (*pods.vanished, *living.values()) if lacks(pod, known, handed)]
-        unknown = [(pod, self._ages.seconds("unknown", pod.uid)) for pod in lacking]
+        unknown = [(pod, self._durations.seconds("unknown", pod.uid)) for pod in lacking]
         for i, entry in again.items():
             # A pod that came after the Allocate is no earlier holder, or each new one would keep others from starting.
-            since_seconds = self._ages.seconds("again", i, repr(entry.at)) - FORGOTTEN_SECONDS
+            since_seconds = self._durations.seconds("again", i, repr(entry.at)) - FORGOTTEN_SECONDS
             other = any(seconds >= since_seconds and entry.resource in pod.resources for pod, seconds in unknown)
             uids = {uid for uid, found in known.items() if i in found}.difference(ended)
             new = sure and i not in self._alone and i not in unsure
@@ -68,7 +68,7 @@ class SharedIds:
                     holders.setdefault(i, []).append(pod)
         several = {i: tuple(found) for i, found in sorted(holders.items()) if len(found) > 1}
         return {
-            i: (found, self._ages.seconds("twice", i, *(pod.uid for pod in found)) >= TWICE_SECONDS)
+            i: (found, self._durations.seconds("twice", i, *(pod.uid for pod in found)) >= TWICE_SECONDS)
             for i, found in several.items()
         }
 

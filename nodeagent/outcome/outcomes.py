@@ -8,9 +8,9 @@ replaces Free once it has lasted; Used is never held back. Must never decide wha
 from collections.abc import Callable, Mapping
 
 from crds.v1alpha1.names import GpuState
-from nodeagent.ages import Ages
 from nodeagent.desired.items import DesiredItem
 from nodeagent.desired.target import no_such_gpu
+from nodeagent.durations import Durations
 from nodeagent.hardware.partitions import existing
 from nodeagent.observed.kubelet import Listed
 from nodeagent.observed.orphans import OrphanBook, Orphans
@@ -27,7 +27,7 @@ DOUBT_SECONDS = 2.0
 
 class DebouncedVerdicts:
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._ages = Ages(clock)
+        self._durations = Durations(clock)
         self._free: set[str] = set()
         self._now_free: set[str] = set()
         self._held_back = False
@@ -35,7 +35,7 @@ class DebouncedVerdicts:
     def of(self, device_id: str, verdict: Verdict) -> Verdict:
         """The verdict to report on an id in this pass."""
         doubted = verdict.use is Use.UNKNOWN and device_id in self._free
-        if doubted and self._ages.seconds(device_id) < DOUBT_SECONDS:
+        if doubted and self._durations.seconds(device_id) < DOUBT_SECONDS:
             self._held_back = True
             verdict = Verdict(use=Use.FREE)
         if verdict.free:
@@ -46,7 +46,7 @@ class DebouncedVerdicts:
         """True: some doubt was held back in this pass."""
         held_back, self._held_back = self._held_back, False
         self._free, self._now_free = self._now_free, set()
-        self._ages.end_pass()
+        self._durations.end_pass()
         return held_back
 
 

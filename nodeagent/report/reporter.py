@@ -19,8 +19,8 @@ from kube.change_log import ChangeLog
 from kube.errors import ApiError
 from kube.events import EventType, ObjectReference
 from kube.logs import fields
-from nodeagent.ages import Ages
 from nodeagent.desired.plan import ObservedPlan
+from nodeagent.durations import Durations
 from nodeagent.observed.pods import NodePod
 from nodeagent.outcome.pass_result import GpuOutcome, PassResult
 from nodeagent.report.drift import DriftWatch
@@ -65,7 +65,7 @@ class Reporter:
 
     def __post_init__(self) -> None:
         self._drift, self._mps_alarms = DriftWatch(), MpsAlarms()
-        self._ages, self._missing_labels = Ages(self.clock), ChangeLog(log)
+        self._durations, self._missing_labels = Durations(self.clock), ChangeLog(log)
         self._begun: dict[str, _Begun] = {}
         self._states: dict[int, tuple[str, str]] = {}
         self._started = self.now()
@@ -158,8 +158,8 @@ class Reporter:
     def _note_missing_labels(self, result: PassResult) -> None:
         """With `operatorLabels: manage` the controller sets them within some seconds."""
         message = missing(result.observation.readings.node, disabled=result.observation.disabled)
-        young = bool(message) and self._ages.seconds(message) < LABELS_SECONDS
-        self._ages.end_pass()
+        young = bool(message) and self._durations.seconds(message) < LABELS_SECONDS
+        self._durations.end_pass()
         if not young and self._missing_labels.is_new(message):
             self._warn(result, Reason.OPERATOR_LABELS_MISSING, message)
 

@@ -9,7 +9,7 @@ from controller.actions.nominations import Nominator
 from controller.actions.nvidia_configs import NvidiaConfigs
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
-from controller.actions.pod_ways import PodWays
+from controller.actions.pod_latency import PodLatency
 from controller.actions.reporter import Reporter
 from controller.config.settings import NvidiaConfigMap
 from controller.lifetime import Lifetime
@@ -46,7 +46,7 @@ class LoopRig:
             nvidia_configs=NvidiaConfigs(environment, NvidiaConfigMap()),
             reporter=Reporter(environment, self.recorder),
             nominator=Nominator(environment, enabled=True),
-            pod_ways=PodWays(environment),
+            pod_latency=PodLatency(environment),
         )
         self.lifetime = Lifetime()
         self.loop = Loop(parts, lifetime=self.lifetime, synced=lambda: self.synced)

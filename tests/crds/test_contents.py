@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.api.plan_items import desired_of, item_of
 from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, WholeDesired
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.desired.target import ItemTarget, MigTarget, MpsTarget, OfNode, Refused, WholeTarget, target
+from nodeagent.desired.target import ItemTarget, MigTarget, MpsTarget, NodeDefaults, Refused, WholeTarget, target
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from partitioning.models import GpuModel
 from partitioning.mps import in_order
@@ -70,7 +70,7 @@ def agree(desired: Desired, made: ItemTarget) -> bool:
 def on(model: GpuModel, item: GpuItem, renamed: bool) -> tuple[Desired, ItemTarget]:
     mode = MigMode.ENABLED if item.mig is not None else MigMode.DISABLED
     gpu = ObservedGpu(index=0, uuid="GPU-1", name=model.key, model=model, mig_mode=mode)
-    node = OfNode(driver_version="590.1", renames_replicas=renamed, replicas_before_volta=True)
+    node = NodeDefaults(driver_version="590.1", renames_replicas=renamed, replicas_before_volta=True)
     return (
         desired_of(item, model=model, memory_mib=model.memory_mib, renamed=renamed),
         target(item, gpu, (), node),

@@ -41,7 +41,7 @@ def test_an_event_is_found_by_kubectl_describe(serve: Serve, record: Callable[..
     recorder.emit(POD, "Warning", "NoRoom", "no node has room")
     recorder.emit(NODE, "Normal", "Cut", "2 slices")
     recorder.stop()
-    of_pod, of_node = (store.items[path] for path in sorted(store.items, reverse=True))
+    of_pod, defaults = (store.items[path] for path in sorted(store.items, reverse=True))
     assert of_pod["metadata"]["namespace"] == "ns"
     assert of_pod["involvedObject"] == {
         "apiVersion": "v1",
@@ -52,8 +52,8 @@ def test_an_event_is_found_by_kubectl_describe(serve: Serve, record: Callable[..
     }
     assert (of_pod["type"], of_pod["reason"], of_pod["message"]) == ("Warning", "NoRoom", "no node has room")
     assert (of_pod["source"], of_pod["count"]) == ({"component": "planner"}, 1)
-    assert of_node["metadata"]["namespace"] == "default"  # the API keeps those of cluster-scoped objects there
-    assert "namespace" not in of_node["involvedObject"]
+    assert defaults["metadata"]["namespace"] == "default"  # the API keeps those of cluster-scoped objects there
+    assert "namespace" not in defaults["involvedObject"]
 
 
 def test_repeats_are_one_event_that_counts(serve: Serve, record: Callable[..., EventRecorder]) -> None:

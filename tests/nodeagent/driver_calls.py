@@ -26,7 +26,7 @@ class DriverCall:
     kind: Kind
     gives: str
     """What the agent needs it for."""
-    of_node: bool = False
+    defaults: bool = False
     """It fails for all GPUs at once."""
     kept: bool = False
     """An agent that has the answer does not ask again."""
@@ -39,8 +39,8 @@ def _calls(kind: Kind, gives: str, *symbols: str, **more: bool) -> Iterable[Driv
 
 
 CALLS = (
-    *_calls(Kind.REQUIRED, "the driver", "nvmlInitWithFlags", of_node=True, kept=True),
-    *_calls(Kind.REQUIRED, "the driver", "nvmlDeviceGetCount_v2", of_node=True),
+    *_calls(Kind.REQUIRED, "the driver", "nvmlInitWithFlags", defaults=True, kept=True),
+    *_calls(Kind.REQUIRED, "the driver", "nvmlDeviceGetCount_v2", defaults=True),
     *_calls(
         Kind.REQUIRED,
         "a GPU",
@@ -69,7 +69,7 @@ CALLS = (
         "nvmlDeviceGetGpuInstanceId",
         "nvmlDeviceGetComputeInstanceId",
     ),
-    *_calls(Kind.OPTIONAL, "MPS clients on a GPU", "nvmlSystemGetDriverVersion", of_node=True, kept=True),
+    *_calls(Kind.OPTIONAL, "MPS clients on a GPU", "nvmlSystemGetDriverVersion", defaults=True, kept=True),
     *_calls(Kind.OPTIONAL, "MPS slices", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability"),
     *_calls(Kind.OPTIONAL, "memory faults", "nvmlDeviceGetRemappedRows"),
     *_calls(Kind.OPTIONAL, "CDI", "nvmlDeviceGetMinorNumber"),

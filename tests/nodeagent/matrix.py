@@ -97,7 +97,7 @@ class _Life:
         self._all = _shown(world)
         of_gpu = {device.id for device in world.plugin.config.devices if device.gpu == self._gpu}
         ends = self._ends_offer()
-        self._doomed = (self._all if cell.call.of_node else self._all & of_gpu) if ends else frozenset()
+        self._doomed = (self._all if cell.call.defaults else self._all & of_gpu) if ends else frozenset()
         """What may not be on offer once the call has failed for long enough."""
         # Said of one GPU alone such a code is believed of the others too, once no more is heard of them.
         self._may_end = self._all if ends and cell.code in GONE else self._doomed
@@ -108,7 +108,7 @@ class _Life:
             return call.kind is Kind.REQUIRED
         if code is None or code in GONE:
             return True
-        if call.of_node:
+        if call.defaults:
             return False
         if code in LOST:
             return True
@@ -139,7 +139,7 @@ class _Life:
 
     def _begin(self) -> Event | None:
         cell, world = self._cell, self._world
-        gpu = None if cell.call.of_node else self._gpu
+        gpu = None if cell.call.defaults else self._gpu
         if cell.code is None:
             return faults.hang(world.machine, cell.call.symbol, gpu=gpu)
         times = 1 if cell.lasting is Lasting.ONCE else faults.ALWAYS

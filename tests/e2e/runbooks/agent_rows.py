@@ -84,8 +84,8 @@ def _drop_agent(stage: Stage) -> None:
     """A quota keeps the DaemonSet from making another pod."""
     quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     apply.create(stage.cluster.api, "/api/v1/namespaces/gpuplan-system/resourcequotas", quota)
-    of_node = "-l app.kubernetes.io/name=gpuplan-agent --field-selector spec.nodeName=one"
-    stage.shell(f"kubectl -n gpuplan-system delete pod {of_node}")
+    defaults = "-l app.kubernetes.io/name=gpuplan-agent --field-selector spec.nodeName=one"
+    stage.shell(f"kubectl -n gpuplan-system delete pod {defaults}")
 
 
 def _lift_quota(stage: Stage) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.desired.target import MpsTarget, OfNode, Refused, target
+from nodeagent.desired.target import MpsTarget, NodeDefaults, Refused, target
 from nodeagent.hardware.driver import ObservedGpu
 from tests.builders.models import H100
 from tests.nodeagent.items import replicas
@@ -18,7 +18,7 @@ GPU = ObservedGpu(index=0, uuid="GPU-1", name="H100", model=H100)
     [(48, "580.95.05", ""), (49, "580.95.05", "write 48 or less"), (60, "590.44.01", ""), (2, "", "")],
 )
 def test_driver_and_model_decide_how_many(count: int, driver: str, refused: str) -> None:
-    found = target(GpuItem.read(replicas(0, count)), GPU, (), OfNode(driver_version=driver))
+    found = target(GpuItem.read(replicas(0, count)), GPU, (), NodeDefaults(driver_version=driver))
     if refused:
         assert isinstance(found, Refused)
         assert refused in found.message
@@ -32,10 +32,10 @@ def test_before_volta_an_administrator_must_allow_replicas(capability: tuple[int
     gpu = replace(GPU, model=replace(H100, compute_capability=capability))
     item = GpuItem.read(replicas(0, 4))
 
-    found = target(item, gpu, (), OfNode())
+    found = target(item, gpu, (), NodeDefaults())
     assert isinstance(found, Refused)
     assert "can read and write the GPU memory of the others" in found.message
-    assert isinstance(target(item, gpu, (), OfNode(replicas_before_volta=True)), MpsTarget)
+    assert isinstance(target(item, gpu, (), NodeDefaults(replicas_before_volta=True)), MpsTarget)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,6 @@ def test_before_volta_an_administrator_must_allow_replicas(capability: tuple[int
 )
 def test_an_item_goes_before_the_node(item: bool | None, node: bool, resource: str) -> None:
     more = {} if item is None else {"renameByDefault": item}
-    found = target(GpuItem.read(replicas(0, 2, **more)), GPU, (), OfNode(renames_replicas=node))
+    found = target(GpuItem.read(replicas(0, 2, **more)), GPU, (), NodeDefaults(renames_replicas=node))
     assert isinstance(found, MpsTarget)
     assert {share.resource for share in found.slices} == {resource}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controller.actions.metrics import PodPhase
-from controller.actions.pod_ways import PassTimes, PodWays
+from controller.actions.pod_latency import PassTimes, PodLatency
 from controller.model.reasons import UnplacedReason
 from controller.model.results import Placed, PlanningResult, Supply, Unplaced
 from tests.builders.objects import gpu, item, node, partition, pod, status
@@ -17,7 +17,7 @@ class Road:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.ways = PodWays(bench.environment)
+        self.ways = PodLatency(bench.environment)
         self.ways.begin()
         bench.cluster.node(node("n1"))
         bench.cluster.plan("n1", planned={"gpus": [item(0, 1)]})

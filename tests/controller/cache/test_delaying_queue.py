@@ -15,7 +15,7 @@ from controller.actions.metrics import Metrics
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
 from controller.api.plans import read_plan
-from controller.cache.agenda import Agenda
+from controller.cache.delaying_queue import DelayingQueue
 from tests.builders.objects import condition, gpu, item, node, plan, status
 from tests.clock import Clock
 from tests.controller.cache.state_bench import StateBench
@@ -29,8 +29,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def agenda(clock: Clock, *every: str, resync_seconds: float = 60.0) -> Agenda:
-    return Agenda(clock=clock, every=lambda: every, resync_seconds=resync_seconds)
+def agenda(clock: Clock, *every: str, resync_seconds: float = 60.0) -> DelayingQueue:
+    return DelayingQueue(clock=clock, every=lambda: every, resync_seconds=resync_seconds)
 
 
 def test_what_is_touched_is_due_once(clock: Clock) -> None:
@@ -96,7 +96,7 @@ class Judges:
         self.bench = StateBench()
         self.thrifty, self.thorough = self._made(), self._made()
         for judge in self.thrifty:
-            judge._duties._agenda._resync_at = float("inf")  # the net would hide what is missing
+            judge._queue._delaying._resync_at = float("inf")  # the net would hide what is missing
         self.version = 10
 
     def _made(self) -> tuple[Any, ...]:
@@ -120,11 +120,11 @@ class Judges:
     def check(self) -> None:
         """Nothing is sent, so that what is due stays due."""
         for thrifty, thorough in zip(self.thrifty, self.thorough, strict=True):
-            due = [(one.what, one.about) for one in thrifty._duties.due(thrifty.due_of)]
+            due = [(one.what, one.about) for one in thrifty._queue.due(thrifty.due_of)]
             judged = [one for name in sorted(self.bench.state.names()) for one in thorough.due_of(name)]
             assert due == [(one.what, one.about) for one in judged]
             for _, name in due:
-                thrifty._duties._agenda.touch(name)
+                thrifty._queue._delaying.touch(name)
 
 
 def _node(name: str, kind: str) -> Callable[[Judges], None]:
@@ -165,7 +165,7 @@ def due_of_agents(judges: Judges, *, after: float = 0.0) -> list[str]:
     judges.bench.clock.now += after
     judges.bench.state.tick()
     agents = judges.thrifty[0]
-    return [one.what for one in agents._duties.due(agents.due_of)]
+    return [one.what for one in agents._queue.due(agents.due_of)]
 
 
 def test_the_deadlines_of_an_agent_from_its_last_beat_to_its_taint() -> None:

@@ -1,4 +1,4 @@
-"""Measures the way of each placed pod from pending to running, split into phases that add up to the whole.
+"""Measures the timeline of each placed pod from pending to running, split into phases that add up to the whole.
 
 Takes the result of each pass with its moments, and follows placed pods in the state: their GPUs as the node's status
 shows them, their binding, their start. Every moment belongs to exactly one phase, so that the phases of a pod add up to
@@ -26,7 +26,7 @@ class PassTimes:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Way:
+class _PodTimeline:
     key: PodKey
     at: float
     """Until then its time is in `seconds`."""
@@ -46,13 +46,13 @@ class _Way:
         return sum(self.seconds.values())
 
 
-class PodWays:
+class PodLatency:
     """Call `planned` after each pass, `follow` in each turn."""
 
     def __init__(self, environment: Environment) -> None:
         self._state, self._metrics, self._clock = environment.state, environment.metrics, environment.clock
         self._began: float | None = None
-        self._ways: dict[str, _Way] = {}
+        self._timelines: dict[str, _PodTimeline] = {}
 
     def begin(self) -> None:
         """The watches are synced: what comes from now on is seen when it comes. Repeated calls change nothing."""
@@ -63,76 +63,77 @@ class PodWays:
         """What a pass decided, less what could not be written."""
         since = self._state.demanded_since()
         for placed in result.placed:
-            way = self._way(placed.uid, placed.key, since)
-            if way is not None and (way.placed is None or way.placed.node != placed.node):
-                if way.phase not in (PodPhase.WINDOW, PodPhase.UNPLACED):
-                    way.enter(PodPhase.UNPLACED, way.at)  # its former place is lost, and so is the time there
-                _begin(way, placed, times)
+            timeline = self._timeline(placed.uid, placed.key, since)
+            if timeline is not None and (timeline.placed is None or timeline.placed.node != placed.node):
+                if timeline.phase not in (PodPhase.WINDOW, PodPhase.UNPLACED):
+                    timeline.enter(PodPhase.UNPLACED, timeline.at)  # its former place is lost, and so is the time there
+                _begin(timeline, placed, times)
         for missed in result.unplaced:
-            way = self._way(missed.uid, missed.key, since)
-            if way is not None and way.phase is not PodPhase.UNPLACED:
-                way.placed = None
-                way.enter(PodPhase.UNPLACED, max(times.began, way.at))
+            timeline = self._timeline(missed.uid, missed.key, since)
+            if timeline is not None and timeline.phase is not PodPhase.UNPLACED:
+                timeline.placed = None
+                timeline.enter(PodPhase.UNPLACED, max(times.began, timeline.at))
 
     def follow(self) -> None:
         """Note what placed pods have reached."""
-        if not self._ways:
+        if not self._timelines:
             return
         now, views = self._clock(), self._state.plan_views()
-        for uid, way in list(self._ways.items()):
-            pod = self._state.pod(way.key)
+        for uid, timeline in list(self._timelines.items()):
+            pod = self._state.pod(timeline.key)
             if pod is None or pod.uid != uid:
-                del self._ways[uid]
-            elif way.placed is not None:
-                self._follow(way, way.placed, pod, views.get(way.placed.node), now)
-                if way.phase is PodPhase.START and pod.phase == "Running":
-                    self._arrived(way, way.placed, now)
-                    del self._ways[uid]
+                del self._timelines[uid]
+            elif timeline.placed is not None:
+                self._follow(timeline, timeline.placed, pod, views.get(timeline.placed.node), now)
+                if timeline.phase is PodPhase.START and pod.phase == "Running":
+                    self._arrived(timeline, timeline.placed, now)
+                    del self._timelines[uid]
             elif pod.node:
-                del self._ways[uid]  # bound elsewhere, without a plan of ours
+                del self._timelines[uid]  # bound elsewhere, without a plan of ours
 
-    def _way(self, uid: str, key: PodKey, since: Mapping[str, float]) -> _Way | None:
-        way = self._ways.get(uid)
-        if way is None and uid in since and self._began is not None and since[uid] > self._began:
-            way = self._ways[uid] = _Way(key=key, at=since[uid])
-        return way
+    def _timeline(self, uid: str, key: PodKey, since: Mapping[str, float]) -> _PodTimeline | None:
+        timeline = self._timelines.get(uid)
+        if timeline is None and uid in since and self._began is not None and since[uid] > self._began:
+            timeline = self._timelines[uid] = _PodTimeline(key=key, at=since[uid])
+        return timeline
 
-    def _follow(self, way: _Way, placed: Placed, pod: PodView, view: PlanView | None, now: float) -> None:
+    def _follow(self, timeline: _PodTimeline, placed: Placed, pod: PodView, view: PlanView | None, now: float) -> None:
         if pod.node:
-            if way.phase is not PodPhase.START:
-                way.enter(PodPhase.START, now)
-                way.bound = way.total
+            if timeline.phase is not PodPhase.START:
+                timeline.enter(PodPhase.START, now)
+                timeline.bound = timeline.total
             return
         if view is None:
             return
         gpus = _gpus(placed, view)
-        if way.phase is PodPhase.ACTUATE and not any(gpu.state == GpuState.CHANGING or _unread(gpu) for gpu in gpus):
-            way.enter(PodPhase.ADVERTISE, now)
-        if way.phase is PodPhase.ADVERTISE and all(gpu.settled for gpu in gpus):
-            way.enter(PodPhase.BIND, now)
+        changing = any(gpu.state == GpuState.CHANGING or _unread(gpu) for gpu in gpus)
+        if timeline.phase is PodPhase.ACTUATE and not changing:
+            timeline.enter(PodPhase.ADVERTISE, now)
+        if timeline.phase is PodPhase.ADVERTISE and all(gpu.settled for gpu in gpus):
+            timeline.enter(PodPhase.BIND, now)
 
-    def _arrived(self, way: _Way, placed: Placed, now: float) -> None:
-        way.enter(PodPhase.START, now)
+    def _arrived(self, timeline: _PodTimeline, placed: Placed, now: float) -> None:
+        timeline.enter(PodPhase.START, now)
         metrics, supply = self._metrics.pods, placed.supply.value
-        for phase, seconds in way.seconds.items():
+        for phase, seconds in timeline.seconds.items():
             metrics.phase_seconds.labels(phase=phase.value).observe(seconds)
-        metrics.wait_seconds.labels(supply=supply).observe(way.total)
-        bound = way.total if way.bound is None else way.bound
-        delivery = bound - way.seconds.get(PodPhase.UNPLACED, 0.0)
+        metrics.wait_seconds.labels(supply=supply).observe(timeline.total)
+        bound = timeline.total if timeline.bound is None else timeline.bound
+        delivery = bound - timeline.seconds.get(PodPhase.UNPLACED, 0.0)
         metrics.delivery_seconds.labels(supply=supply).observe(delivery)
 
 
-def _begin(way: _Way, placed: Placed, times: PassTimes) -> None:
+def _begin(timeline: _PodTimeline, placed: Placed, times: PassTimes) -> None:
     """From this pass on the pod has a place."""
-    way.placed = placed
-    way.enter(PodPhase.PLANNING, max(times.began, way.at))
+    timeline.placed = placed
+    timeline.enter(PodPhase.PLANNING, max(times.began, timeline.at))
     if placed.supply is Supply.EXISTING:
-        way.enter(PodPhase.BIND, times.planned)
+        timeline.enter(PodPhase.BIND, times.planned)
     elif placed.supply is Supply.UNDER_WAY:
-        way.enter(PodPhase.ACTUATE, times.planned)
+        timeline.enter(PodPhase.ACTUATE, times.planned)
     else:
-        way.enter(PodPhase.WRITE, times.planned)
-        way.enter(PodPhase.ACTUATE, times.written)
+        timeline.enter(PodPhase.WRITE, times.planned)
+        timeline.enter(PodPhase.ACTUATE, times.written)
 
 
 def _gpus(placed: Placed, view: PlanView) -> Sequence[GpuView]:

@@ -1,6 +1,6 @@
 """What is due about each Node or plan: judged when it changed or its moment has come, sent a few at once, retried.
 
-Takes, from its owner, a function that returns what is due about a name. Each duty is retried after a back-off of its
+Takes, from its owner, a function that returns what is due about a name. Each is retried after a back-off of its
 own; one failure stops no other. What cannot be sent in the turn's time waits for the next turn. Decides nothing itself.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
-from controller.cache.agenda import Agenda
+from controller.cache.delaying_queue import DelayingQueue
 from kube import errors
 from kube.change_log import ChangeLog
 from kube.concurrency import SENDING_SECONDS, at_once
@@ -24,7 +24,7 @@ RESEND_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duty:
+class WorkItem:
     """One request that is due."""
 
     what: str
@@ -34,11 +34,11 @@ class Duty:
     act: Callable[[], None]
 
 
-Judge = Callable[[str], Iterable[Duty]]
+Reconcile = Callable[[str], Iterable[WorkItem]]
 """What is due about a name."""
 
 
-class Duties:
+class WorkQueue:
     """One per owner; run often: what is in order costs nothing."""
 
     def __init__(self, environment: Environment, *, stage: ErrorStage, resend_seconds: float = 0.0) -> None:
@@ -49,28 +49,28 @@ class Duties:
         self._retries: RetryGate[str] = RetryGate(clock=self._clock)
         self._tracebacks = ChangeLog(log)
         """One per name that cannot be judged."""
-        self._agenda = Agenda(clock=self._clock, every=environment.state.names)
-        environment.state.listen(self._agenda.touch)
+        self._delaying = DelayingQueue(clock=self._clock, every=environment.state.names)
+        environment.state.listen(self._delaying.touch)
 
-    def run(self, judge: Judge) -> bool:
+    def run(self, reconcile: Reconcile) -> bool:
         """Do what is due; True if anything was tried, or waits for the next turn."""
         until = self._clock() + SENDING_SECONDS
-        return any(at_once(lambda duty: self._attempt(duty, until=until), self.due(judge)))
+        return any(at_once(lambda item: self._attempt(item, until=until), self.due(reconcile)))
 
-    def due(self, judge: Judge) -> list[Duty]:
+    def due(self, reconcile: Reconcile) -> list[WorkItem]:
         """Of the names that changed, or whose moment has come."""
-        return [duty for name in self._agenda.take() for duty in self._judged(name, judge)]
+        return [item for name in self._delaying.take() for item in self._judged(name, reconcile)]
 
-    def is_over(self, name: str, seconds_left: float) -> bool:
-        """The pause before a duty; while it lasts, the name is judged again when it ends."""
+    def pause_ended(self, name: str, seconds_left: float) -> bool:
+        """The pause before an item; while it lasts, the name is judged again when it ends."""
         if seconds_left > 0:
-            self._agenda.at(name, self._clock() + seconds_left)
+            self._delaying.at(name, self._clock() + seconds_left)
         return seconds_left <= 0
 
-    def _judged(self, name: str, judge: Judge) -> list[Duty]:
+    def _judged(self, name: str, reconcile: Reconcile) -> list[WorkItem]:
         """Whatever breaks about one name must not keep the others from their duties; it is judged again later."""
         try:
-            found = list(judge(name))
+            found = list(reconcile(name))
         except Exception as error:
             self._errors.inc()
             if self._tracebacks.is_new(traceback.format_exc(), name):
@@ -79,21 +79,21 @@ class Duties:
         self._tracebacks.is_new("", name)
         return found
 
-    def _attempt(self, duty: Duty, *, until: float) -> bool:
+    def _attempt(self, item: WorkItem, *, until: float) -> bool:
         """What it changes is observed, and judged then."""
         if self._clock() >= until or not self._environment.leading():
-            self._agenda.touch(duty.about)
+            self._delaying.touch(item.about)
             return self._environment.leading()
-        if tried := self._retries.may_send(duty.what):
+        if tried := self._retries.may_send(item.what):
             try:
-                duty.act()
+                item.act()
             except errors.ApiError as error:
-                if self._retries.failed(duty.what, error):
+                if self._retries.failed(item.what, error):
                     self._errors.inc()
-                    log.warning("%s: %s", duty.what, error.message)
+                    log.warning("%s: %s", item.what, error.message)
             else:
-                self._retries.succeeded(duty.what, pause_seconds=self._resend_seconds)
-        retry_at = self._retries.retry_at(duty.what)
+                self._retries.succeeded(item.what, pause_seconds=self._resend_seconds)
+        retry_at = self._retries.retry_at(item.what)
         if retry_at > self._clock():
-            self._agenda.at(duty.about, retry_at)
+            self._delaying.at(item.about, retry_at)
         return tried

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
-from controller.actions.duties import Duties, Duty
 from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage, Metrics
+from controller.actions.work_queue import WorkItem, WorkQueue
 from tests.builders.objects import node
 from tests.controller.cache.state_bench import StateBench
 
@@ -27,20 +27,20 @@ class Owner:
             leading=lambda: self.leads,
             clock=self.bench.clock,
         )
-        self.duties = Duties(environment, stage=ErrorStage.STATUS)
+        self.queue = WorkQueue(environment, stage=ErrorStage.STATUS)
         self.broken: set[str] = set()
         self.done: list[str] = []
         for name in names:
             self.bench.node(node(name))
 
-    def judge(self, name: str) -> Iterator[Duty]:
+    def judge(self, name: str) -> Iterator[WorkItem]:
         if name in self.broken:
             raise ValueError(f"{name} is odd")
-        yield Duty(what=f"duty of {name}", about=name, act=lambda: self.done.append(name))
+        yield WorkItem(what=f"duty of {name}", about=name, act=lambda: self.done.append(name))
 
     def run(self) -> list[str]:
         self.done.clear()
-        self.duties.run(self.judge)
+        self.queue.run(self.judge)
         return sorted(self.done)
 
     def errors(self) -> float:
@@ -72,16 +72,16 @@ def test_a_name_that_cannot_be_judged_is_logged_once_and_judged_again_later(capl
 def test_a_duty_that_breaks_keeps_no_other_from_being_done() -> None:
     owner = Owner("n1", "n2", "n3")
 
-    def judge(name: str) -> Iterator[Duty]:
+    def judge(name: str) -> Iterator[WorkItem]:
         def act() -> None:
             if name == "n1":
                 raise ValueError("odd")
             owner.done.append(name)
 
-        yield Duty(what=f"duty of {name}", about=name, act=act)
+        yield WorkItem(what=f"duty of {name}", about=name, act=act)
 
     with pytest.raises(ValueError, match="odd"):  # the loop logs it
-        owner.duties.run(judge)
+        owner.queue.run(judge)
     assert sorted(owner.done) == ["n2", "n3"]
 
 
@@ -98,13 +98,13 @@ def test_what_is_due_while_another_leads_is_done_once_this_one_leads_again() -> 
 def test_what_cannot_be_done_in_one_turn_is_done_in_the_next() -> None:
     owner = Owner("n1", "n2", "n3")
 
-    def judge(name: str) -> Iterator[Duty]:
+    def judge(name: str) -> Iterator[WorkItem]:
         def act() -> None:
             owner.done.append(name)
             owner.bench.clock.now += 10
 
-        yield Duty(what=f"duty of {name}", about=name, act=act)
+        yield WorkItem(what=f"duty of {name}", about=name, act=act)
 
     for _ in range(3):
-        owner.duties.run(judge)
+        owner.queue.run(judge)
     assert sorted(set(owner.done)) == ["n1", "n2", "n3"]

@@ -12,15 +12,11 @@ from collections.abc import Callable, Iterable
 RESYNC_SECONDS = 60.0
 
 
-class Agenda:
+class DelayingQueue:
     """One per judge; a follower's grows to the names of the cluster at most."""
 
     def __init__(
-        self,
-        *,
-        clock: Callable[[], float],
-        every: Callable[[], Iterable[str]],
-        resync_seconds: float = RESYNC_SECONDS,
+        self, *, clock: Callable[[], float], every: Callable[[], Iterable[str]], resync_seconds: float = RESYNC_SECONDS
     ) -> None:
         """`every` names all that there is to judge."""
         self._clock = clock

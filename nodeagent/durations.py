@@ -7,7 +7,7 @@ at zero, so deadlines need no cleaning up; all of them start again with the proc
 from collections.abc import Callable
 
 
-class Ages:
+class Durations:
     """Call `seconds` during a pass, then `end_pass`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -15,10 +15,9 @@ from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
-from controller.planner.board.pools import MigPool, MpsPool, StockPool, fillable, whole_gb
+from controller.planner.board.pools import MigPool, MpsPool, fillable, whole_gb
 from controller.planner.placement.shares import competing
 from partitioning.models import ProfileSpec
-from partitioning.resources import WHOLE
 from partitioning.states import StateTable, state_table
 
 _SLACK = 1e-9
@@ -54,16 +53,11 @@ class _Supply:
         self.pools = [
             (pool, Counter([device.state for device in pool.devices])) for group in board.groups for pool in group.pools
         ]
-        serving: dict[str, list[tuple[Pool, Counter[int]]]] = {}
-        for pool, states in self.pools:
-            for name in pool.serves:
-                serving.setdefault(name, []).append((pool, states))
-        self.alone = {
-            name: sum(_capacity_of(pool, states, {name: 1.0}) for pool, states in serving.get(name, ()))
-            for name in board.sizes
-            if name in requested
-        }
+        self.alone = dict.fromkeys(sorted(requested), 0)
         """How many there can be of each resource if nothing else is made."""
+        for pool, states in self.pools:
+            for name in pool.serves.intersection(requested):
+                self.alone[name] += sum(count * pool.most(state, name) for state, count in states.items())
         self.together = [
             (weights, sum(_capacity_of(pool, states, weights) for pool, states in self.pools))
             for weights in _together([pool for pool, _ in self.pools])
@@ -134,14 +128,10 @@ def _least(pools: Sequence[MigPool], measure: Callable[[ProfileSpec], int]) -> W
 
 def _capacity_of(pool: Pool, states: Mapping[int, int], weights: Weights) -> float:
     """The most that partitions made from a pool, with so many devices in each state, can weigh."""
-    if isinstance(pool, StockPool):
+    if isinstance(pool, MpsPool):
+        return _mps_capacity(pool, states, weights)
+    if not isinstance(pool, MigPool):
         return sum(count * state * weights.get(name, 0) for name in pool.serves for state, count in states.items())
-    if isinstance(pool, MigPool):
-        return _mig_capacity(pool, states, weights)
-    return _mps_capacity(pool, states, weights) if isinstance(pool, MpsPool) else 0.0
-
-
-def _mig_capacity(pool: MigPool, states: Mapping[int, int], weights: Weights) -> float:
     table = state_table(pool.model, frozenset(pool.profiles.values()))
     of_profile = {profile: weights.get(name, 0.0) for name, profile in pool.profiles.items()}
     per_profile = tuple(of_profile[profile] for profile in table.profiles)
@@ -158,16 +148,11 @@ def _heaviest(table: StateTable, state: int, per_profile: tuple[float, ...]) -> 
 
 
 def _mps_capacity(pool: MpsPool, states: Mapping[int, int], weights: Weights) -> float:
-    """By memory where the weights are sizes in GB; by count where a single resource, or whole GPUs, are weighed."""
-    if pool.whole and weights.get(WHOLE):
-        return weights[WHOLE] * sum(count for state, count in states.items() if pool.uncut(state))
-    served = [name for name in weights if name in pool.sizes_mib]
+    """By memory: the weights are sizes in GB."""
+    served = [mib for name, mib in pool.sizes_mib.items() if name in weights]
     if not served:
         return 0.0
-    least_mib = min(pool.sizes_mib[name] for name in served)
-    most = {state: min(pool.clients(state), pool.free_mib(state) // least_mib) for state in states}
-    if len(served) == 1:
-        return weights[served[0]] * sum(count * most[state] for state, count in states.items())
+    most = {state: min(pool.clients(state), pool.free_mib(state) // min(served)) for state in states}
     filled = fillable(frozenset(pool.sizes_gb.values()))
     # A slice of N GB takes up to one MiB less: a GPU is credited with all that its slices may save.
     return sum(count * filled[whole_gb(pool.free_mib(state) + most[state])] for state, count in states.items())

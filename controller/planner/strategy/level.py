@@ -8,12 +8,10 @@ is filled, cheapest first. Never takes off a pod that another level has placed.
 
 from collections.abc import Callable, Sequence
 
-from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.placement.admission import admit
-from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.existing_supply import use_ready
 from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.making_room import make_room
@@ -68,15 +66,12 @@ def _place_in_group(board: Board, group: int, members: Sequence[Assignment]) -> 
             _place_again(board, group, hardest_first, several)
 
 
-def settle_level(
-    board: Board, assignments: Sequence[Assignment], gangs: Gangs, constrained: ConstrainedPlacement
-) -> None:
+def settle_level(board: Board, assignments: Sequence[Assignment], gangs: Gangs) -> None:
     """Complete gangs or take them off, and give to others what that leaves."""
     gangs.settle(board, assignments)
-    left = (one for one in assignments if not (one.placed or one.pod.gang or one.constrained))
+    left = [one for one in assignments if not (one.placed or one.pod.gang or one.constrained)]
     for one in sorted(left, key=lambda one: (one.needs.cpu_milli, one.pod.created, one.pod.key)):
         board.place(one)
-    constrained.place(one for one in left if one.constrained)
 
 
 def _place_again(board: Board, group: int, assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
@@ -94,20 +89,15 @@ def _place_again(board: Board, group: int, assignments: Sequence[Assignment], fi
 
 def _place_new(board: Board, group: int, assignments: Sequence[Assignment]) -> list[Assignment]:
     """Place in this order; returns those that found no node."""
-    left = total_wants([one.wants for one in assignments])
-    board.demand(left, group)
+    last = {resource: number for number, one in enumerate(assignments) for resource, _ in one.wants}
+    board.demand(last, group)
     failed = []
-    for assignment in assignments:
+    for number, assignment in enumerate(assignments):
         if not board.place(assignment, (group,)):
             failed.append(assignment)
-        done = False
-        for resource, count in assignment.wants:
-            left[resource] -= count
-            if not left[resource]:
-                del left[resource]
-                done = True
-        if done:
-            board.demand(left, group)
+        for resource in [resource for resource, _ in assignment.wants if last[resource] == number]:
+            del last[resource]
+            board.demand(last, group)
     return failed
 
 

@@ -13,8 +13,7 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
 from controller.planner.board.nodes import NodeCapacity
-from controller.planner.board.pools import MigPool, MpsPool, StockPool
-from partitioning.resources import WHOLE
+from controller.planner.board.pools import MigPool
 
 Shares = tuple[float, float, float]
 """GPU, CPU, memory."""
@@ -71,26 +70,15 @@ def competing(pools: Iterable[Pool], assignments: Iterable[Assignment]) -> Mappi
     return number
 
 
-def _gpu_costs(pools: list[Pool], resources: list[str]) -> dict[str, float]:
+def _gpu_costs(pools: Sequence[Pool], resources: Sequence[str]) -> dict[str, float]:
     """Each resource as a share of what the group's GPUs could still give of that kind; 0 left: not served."""
-    costs = _mig_costs([pool for pool in pools if isinstance(pool, MigPool)], resources)
+    most: Counter[str] = Counter()
     for pool in pools:
-        served = [resource for resource in resources if resource in pool.serves]
-        if isinstance(pool, MpsPool):
-            free_mib = sum(pool.free_mib(device.state) for device in pool.devices)
-            uncut = sum(pool.uncut(device.state) for device in pool.devices)
-            for resource in served:
-                if resource == WHOLE:
-                    if uncut:
-                        costs[resource] = 1 / uncut
-                elif free_mib:
-                    costs[resource] = pool.sizes_mib[resource] / free_mib
-        elif isinstance(pool, StockPool):
-            ready = sum(device.state for device in pool.devices)
-            for resource in served:
-                if ready:
-                    costs.setdefault(resource, 1 / ready)
-    return costs
+        states = Counter([device.state for device in pool.devices])
+        for resource in pool.serves.intersection(resources):
+            most[resource] += sum(count * pool.most(state, resource) for state, count in states.items())
+    shares = {resource: 1 / count for resource, count in most.items() if count}
+    return shares | _mig_costs([pool for pool in pools if isinstance(pool, MigPool)], resources)
 
 
 def _mig_costs(pools: Iterable[MigPool], resources: Iterable[str]) -> dict[str, float]:

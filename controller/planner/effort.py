@@ -32,15 +32,13 @@ class Effort:
     def __init__(self, work: int = WORK, out_of_time: Callable[[], bool] = never) -> None:
         self._left = work
         self._out_of_time = out_of_time
-        self._later = 0
-        """Kept for what comes after."""
-        self._share = 0
+        self._later = self._share = self._kept = 0
+        """For what comes after; of each namespace that waits; what is left of these shares."""
         self._spent: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
-        self._kept = 0
-        """For namespaces that wait: what is left of their shares."""
         self._by_pod: Counter[str] = Counter()
-        self._late = self._cut = False
+        self.cut = self._late = False
+        """Some pod is not examined at all; no time is left."""
         self._tries = 0
 
     def start(self, size: int) -> None:
@@ -56,6 +54,11 @@ class Effort:
         self._share = max(0, self._left - self._later) // max(1, len(self._waiting))
         self._kept = sum(map(self._unused, self._waiting))
 
+    def keep_no_shares(self) -> None:
+        """What is left is for who comes first."""
+        self._waiting.clear()
+        self._kept = 0
+
     def done(self, namespace: str) -> None:
         """One of its pods has had its turn."""
         unused = self._unused(namespace)
@@ -64,12 +67,12 @@ class Effort:
 
     def may(self, namespace: str) -> bool:
         """Whether a pod of the namespace may be examined further."""
-        return not self.over() and self.affords(namespace)
+        return not self.over() and self.free(namespace) > 0
 
-    def affords(self, namespace: str, work: int = 1) -> bool:
-        """The same, whatever the clock says, where so much is looked at at once."""
+    def free(self, namespace: str) -> int:
+        """So much is left for it, whatever the clock says: the rest of its share, or what is kept for no namespace."""
         left = self._left - self._later
-        return left >= work and (self._unused(namespace) >= work or left - self._kept >= work)
+        return max(0, min(left, max(self._unused(namespace), left - self._kept)))
 
     def spend(self, pod: PodView, work: int) -> None:
         unused = self._unused(pod.namespace)
@@ -77,10 +80,6 @@ class Effort:
         self._kept -= unused - self._unused(pod.namespace)
         self._left -= work
         self._by_pod[f"{pod.namespace}/{pod.name}"] += work
-
-    def cut(self) -> None:
-        """Some pod is not examined at all."""
-        self._cut = True
 
     def over(self) -> bool:
         """Nothing is left, or no time."""
@@ -96,7 +95,7 @@ class Effort:
         """What ended the pass before all pods were examined."""
         if self._late:
             return CutShort.TIME
-        return CutShort.WORK if self._cut or self._left <= 0 or self._tries > _UNHURRIED else None
+        return CutShort.WORK if self.cut or self._left <= 0 or self._tries > _UNHURRIED else None
 
     def remarks(self) -> tuple[str, ...]:
         """For the log: that the pass was cut short, and what took most."""

@@ -9,7 +9,7 @@ before the pod: it has not overtaken the pod, and may never end.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -59,8 +59,8 @@ class Choice:
     """Of pods for which the plans drain."""
     bound: dict[str, PodView] = field(default_factory=dict)
     """Those that may hold a partition, by title."""
-    possible: dict[Hashable, bool] = field(default_factory=dict)
-    """Whether a GPU could be drained, by what pods that are alike have in common."""
+    possible: dict[Hashable, tuple[float, float]] = field(default_factory=dict)
+    """Of alike pods: a GPU could be drained for those created by the first time, for none of the second or later."""
     promised: dict[int, set[str]] = field(default_factory=dict)
     """By node, what pods are to get there."""
     waiting: Sequence[Assignment] = ()
@@ -85,12 +85,13 @@ class Choice:
         if one.pod.uid in self.having or one.pod.uid not in self.entitled or one.pod.gang:
             return one.pod.uid in self.having
         alike = self._alike(one)
-        if alike not in self.possible:
+        could, never = self.possible.get(alike, (-math.inf, math.inf))
+        if could < one.pod.created < never:
             found = any(True for _ in self._possible(one))
             if one.pod.uid in self.missed:
                 return False
-            self.possible[alike] = found
-        return self.possible[alike]
+            could, never = self.possible[alike] = (one.pod.created, never) if found else (could, one.pod.created)
+        return one.pod.created <= could
 
     def choose(self, assignments: Sequence[Assignment]) -> None:
         """Begin as many as may be. A namespace with several keeps one where another can have one instead."""
@@ -102,7 +103,7 @@ class Choice:
         able = (one for one in self.waiting if one.pod.uid in uids and one.groups and not one.pod.gang)
         entitled = sorted(sorted(able, key=_turn), key=self.drains.constrained.turn)
         namespaces = {one.pod.namespace for one in entitled}
-        in_vain: set[Hashable] = set()
+        in_vain = defaultdict[Hashable, float](lambda: math.inf)
         for one in entitled:
             having = Counter(each.assignment.pod.namespace for each in self.drains.found)
             if one.pod.namespace in having and namespaces - having.keys():
@@ -110,7 +111,8 @@ class Choice:
             same = [each for each in self.drains.found if each.assignment.pod.gpu == one.pod.gpu]
             full = bool(same) or len(self.drains.found) >= self._most
             several = [each for each in same or self.drains.found if having[each.assignment.pod.namespace] > 1]
-            if (full and (one.pod.namespace in having or not several)) or (alike := self._alike(one)) in in_vain:
+            alike = self._alike(one)
+            if (full and (one.pod.namespace in having or not several)) or one.pod.created >= in_vain[alike]:
                 continue
             ending = [max(several, key=lambda each: _turn(each.assignment))] if full else []
             for each in ending:
@@ -119,7 +121,7 @@ class Choice:
                 self.drains.begin(found[1])
                 self.promised.setdefault(found[1].node, set()).update(name for name, _ in one.wants)
                 continue
-            in_vain.update({alike} if one.pod.uid not in self.missed else ())
+            in_vain.update({alike: one.pod.created} if one.pod.uid not in self.missed else {})
             for each in ending:
                 self.drains.begin(each)
 

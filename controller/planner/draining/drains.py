@@ -6,7 +6,7 @@ rests, where its GPU is not ours to change any more, or could not hold it, and w
 that place. Nothing is remembered here: plans have the drains, and the snapshot says whose turn is over.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.model.results import Drained
@@ -85,7 +85,7 @@ class Drains:
                 self._carry_on(one, node, gpu, drain, assignments)
 
     def _carry_on(
-        self, one: Assignment, node: int, gpu: GpuStock, drain: Drain, assignments: Iterable[Assignment]
+        self, one: Assignment, node: int, gpu: GpuStock, drain: Drain, assignments: Sequence[Assignment]
     ) -> None:
         board, stock = self.board, self.stocks[node]
         device = next((each for each in board.devices[node] if each.gpu >= 0 and stock.gpus[each.gpu] is gpu), None)
@@ -94,10 +94,9 @@ class Drains:
             if gpu.ineligible in _FOR_NOW:
                 self.begin(going_on)
             return
-        accepted = not one.constrained or self.constrained.accepts(one, node)
-        found = board.found_among([device], one, node, Reach.NEW) if accepted else None
-        if found is not None:
-            if not any(self._could_have(each, node, device) for each in _above(one, _waiting(assignments))):
+        found = board.found_among([device], one, node, Reach.NEW)
+        if found is not None and (not one.constrained or self.constrained.accepts(one, node)):
+            if not any(self._could_have(each, node, device) for each in _above(one, assignments)):
                 board.put(one, node, taken_of(found))
                 self.served.append(one)
         elif could_hold_with(one, device, stock, [p for p in gpu.staying if p.id not in drain.partitions], board):
@@ -114,11 +113,10 @@ class Drains:
         parts = (part for each in self.found if each.node == node for part in each.held)
         self.board.nodes[node].withheld = frozenset(part.resource for part in parts)
 
-    def settle(self, assignments: Iterable[Assignment]) -> None:
+    def settle(self, assignments: Sequence[Assignment]) -> None:
         """After all were placed: end those that are needed no more, or stand in the way of a higher priority."""
-        waiting = _waiting(assignments) if self.found else []
         for one in tuple(self.found):
-            above = _above(one.assignment, waiting)
+            above = _above(one.assignment, assignments)
             if one.assignment.placed or any(self._costs(one, each) for each in above):
                 self.end(one)
 
@@ -155,11 +153,7 @@ class Drains:
         return {one.gpu.view.index: one.drain for one in self.found if one.node == node}
 
 
-def _waiting(assignments: Iterable[Assignment]) -> list[Assignment]:
-    """Of pods that are alike the one of the highest priority."""
-    tried = [one for one in assignments if one.tried and not one.placed]
-    return list({one.shape: one for one in sorted(tried, key=lambda one: one.pod.priority)}.values())
-
-
-def _above(one: Assignment, waiting: Iterable[Assignment]) -> list[Assignment]:
-    return [each for each in waiting if each.pod.priority > one.pod.priority]
+def _above(one: Assignment, assignments: Sequence[Assignment]) -> list[Assignment]:
+    """Those of a higher priority that wait: of alike ones the highest."""
+    above = [each for each in assignments if each.pod.priority > one.pod.priority and each.tried and not each.placed]
+    return list({each.shape: each for each in sorted(above, key=lambda each: each.pod.priority)}.values())

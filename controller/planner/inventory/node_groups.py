@@ -110,8 +110,7 @@ class NodeGroups:
         """By kind, what each of the unlike nodes answers: thousands of nodes are alike."""
         self._able: list[set[int]] = [set() for _ in unlike]
         self._unexamined = self._examine(list(dict.fromkeys(self._kinds[uid] for uid in first if uid in self._kinds)))
-        if self._unexamined or left:
-            self._effort.cut()
+        self._effort.cut |= bool(self._unexamined or left)
         for uid, place in kept:
             kind = self._kinds.get(uid, -1)
             if kind in self._unexamined and self._refusal(samples[kind], nodes[place]) is None:
@@ -153,7 +152,11 @@ class NodeGroups:
         turns = {kind: number for number, kind in enumerate(first)}
         others.sort(key=lambda kind: (-self._samples[kind].priority, turns.get(kind, len(turns))))
         later = [kind for kind in others if not self._examined(kind)]
-        return frozenset([kind for kind in later if not self._examined(kind)])
+        later = [kind for kind in later if not self._examined(kind)]
+        # No share pays for one of these: what others leave is for the first of each namespace, one after the other.
+        self._effort.keep_no_shares()
+        one_each = set({name: kind for kind in reversed(later) for name in self._owners[kind]}.values())
+        return frozenset([kind for kind in later if kind not in one_each or not self._examined(kind)])
 
     def _examined(self, kind: int, *, always: bool = False) -> bool:
         """Find the nodes that it may use; False where no namespace that has such pods has work left for that."""
@@ -161,7 +164,7 @@ class NodeGroups:
         narrow = self._narrowed(pod)
         places = range(len(self._able)) if narrow is None else sorted(narrow)
         work = _cost(pod) * len(places)
-        payer = next((one for one in owners if always or self._effort.affords(one.namespace, work)), None)
+        payer = next((one for one in owners if always or self._effort.free(one.namespace) >= work), None)
         if payer is None:
             return False
         self._effort.spend(payer, work)

@@ -18,7 +18,7 @@ from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.board.rooms import Offer
 from controller.planner.board.several import taken_of
-from controller.planner.effort import FILTERS, Effort
+from controller.planner.effort import FILTERS, WORK, Effort
 from controller.planner.placement.surroundings import cluster_of
 from controller.simulator import (
     NOT_ATTRACTED,
@@ -112,10 +112,13 @@ class ConstrainedPlacement:
         return misfit is NOT_ATTRACTED and all(not pairs or any(labels.get(pair) for pair in pairs) for pairs in near)
 
     def accepts(self, assignment: Assignment, node: int) -> bool:
-        """Whether the filters accept the node, with every pod where it is now; whatever work is left."""
+        """Whether the filters accept the node, with every pod where it is now; whatever work is left.
+
+        What is kept for other namespaces does not pay for that: a place of an earlier pass costs none its share.
+        """
         self._catch_up()
         in_reach = node >= 0 and self._board.group_of[node] in assignment.groups
-        accepted = in_reach and self._judged(assignment, node) is None
+        accepted = in_reach and self._judged(assignment, node, self._effort.free(assignment.pod.namespace)) is None
         if accepted:
             self._effort.done(assignment.pod.namespace)
         return accepted
@@ -238,10 +241,11 @@ class ConstrainedPlacement:
     def _refusal(self, assignment: Assignment, node: int) -> Misfit | None:
         return self._judged(assignment, node) if self._effort.may(assignment.pod.namespace) else NOT_EXAMINED
 
-    def _judged(self, assignment: Assignment, node: int) -> Misfit | None:
+    def _judged(self, assignment: Assignment, node: int, most: int = WORK) -> Misfit | None:
+        """`most`: no more is paid for it."""
         pod, before = assignment.pod, self._cluster.visits
         found = self._cluster.why_not(pod, self._nodes[node].name, without=_DECIDED_ELSEWHERE)
-        self._effort.spend(pod, FILTERS + self._cluster.visits - before)
+        self._effort.spend(pod, min(most, FILTERS + self._cluster.visits - before))
         return found or fails_always(self._cluster.profile_of(pod))
 
     def _assign(self, assignment: Assignment, offer: Offer) -> None:

@@ -236,3 +236,12 @@ def test_a_pod_of_another_namespace_that_is_alike_and_has_no_look_hides_none(mon
     twin = pod("twin", "7g.40gb", created=4, namespace="vain")
     waiting = [*(in_vain(number, namespace="vain") for number in range(40)), twin, LARGE]
     assert drained(planned(scene(*one_each(2, 4), pending=waiting), *waiting)) == {"large": ("node-1", 0)}
+
+
+@pytest.mark.parametrize("first", [(), ("uid-young",), ("uid-old",)])
+def test_a_younger_pod_that_had_no_turn_before_keeps_no_older_one_from_a_drain(first: tuple[str, ...]) -> None:
+    """It is asked before, and no holder came after it."""
+    old, young = pod("old", "7g.40gb", created=5), pod("young", "7g.40gb", created=30)
+    snapshot = scene(*one_each(1), pending=[old, young])
+
+    assert drained(planned(replace(snapshot, unexamined=first), old, young)).keys() == {"old"}

@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 
 from controller.model.reasons import UnplacedReason
+from controller.model.scheduling import SchedulingContext
 from controller.model.views import PlannerOptions
+from controller.planner.board.assignment import Assignment
+from controller.planner.placement.constrained import ConstrainedPlacement
 from crds.v1alpha1.names import Mode
-from tests.controller.planner.builders import mig, pod, server
+from tests.controller.planner.builders import mig, pod, replaced, server
 from tests.controller.planner.drain_scenes import (
     LARGE,
     SMALL,
@@ -21,6 +24,7 @@ from tests.controller.planner.drain_scenes import (
     scene,
     where,
 )
+from tests.controller.planner.test_effort import HOST, away
 
 
 def test_a_second_pass_without_news_changes_nothing() -> None:
@@ -214,3 +218,25 @@ def test_an_agent_that_falls_silent_again_and_again_changes_no_more_than_the_oth
         snapshot = following(snapshot, result)
         assert snapshot.plans[0].planned == kept
         assert planned(snapshot, LARGE).node_changes == ()
+
+
+def test_filters_are_asked_for_the_pod_only_once_its_holders_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To ask them takes work of its namespace, and ends the turn of one of its pods."""
+    near = {"labels": (("app", "apart"),), "anti_affinity": (away("In", "apart"),)}
+    apart, other = replaced(LARGE, **near), replaced(pod("other", "7g.40gb", created=7), **near)
+    view, gpus = server("node-1", held(1), labels={HOST: "node-1"})
+    snapshot = replace(scene((view, gpus), pending=[apart, other]), context=SchedulingContext(namespaces={"team": {}}))
+    snapshot = following(snapshot, planned(snapshot, apart))
+    asked = []
+    accepts = ConstrainedPlacement.accepts
+
+    def counted(self: ConstrainedPlacement, one: Assignment, node: int) -> bool:
+        asked.append(one.pod.uid)
+        return accepts(self, one, node)
+
+    monkeypatch.setattr(ConstrainedPlacement, "accepts", counted)
+
+    assert drained(planned(snapshot, apart)) == {"large": ("node-1", 0)}
+    assert asked == []
+    assert where(planned(ended(snapshot, "holder"), apart)) == {"large": "node-1"}
+    assert asked == ["uid-large"]

@@ -231,6 +231,42 @@ def test_pods_that_have_their_places_leave_the_work_of_their_namespaces_to_other
     assert {one.uid: one.node for one in result.placed}["uid-picky"] == "node-59"
 
 
+@pytest.mark.parametrize("number", [90, 130])
+def test_places_that_are_kept_take_no_share_of_a_namespace_that_comes_later(small: None, number: int) -> None:
+    """While it was alone, the first namespace had all work, in each pass for further pods."""
+    snapshot = crowded([hostile(one) for one in range(number)], bound=60, nodes=30)
+    for _ in range(4):
+        result = plan(snapshot)
+        snapshot = replace(applied(snapshot, result), unexamined=result.unexamined)
+    kept = {one.uid for one in result.placed}
+    good = [ordinary(one) for one in range(6)]
+    snapshot = replace(snapshot, pending=(*snapshot.pending, *good))
+    for _ in range(2):
+        result = plan(snapshot)
+        assert kept | {one.uid for one in good} <= {one.uid for one in result.placed}
+        snapshot = replace(applied(snapshot, result), unexamined=result.unexamined)
+
+
+def passes_until_all_are_placed(snapshot: Snapshot, most: int) -> int:
+    """Each pass knows who had no turn in the pass before, and nothing else of it."""
+    missing = {one.uid for one in snapshot.pending}
+    for number in range(1, most + 1):
+        result = plan(snapshot)
+        missing -= {one.uid for one in result.placed}
+        if not missing:
+            return number
+        snapshot = replace(snapshot, unexamined=result.unexamined)
+    raise AssertionError(f"{len(missing)} pods had no place in any of {most} passes")
+
+
+def test_pods_of_which_none_is_paid_for_by_a_share_have_their_turns_one_after_the_other(small: None) -> None:
+    """A share is 500, and each of them costs 11 on each of 100 nodes."""
+    names = [f"ns-{number:02}" for number in range(20)]
+    pending = [choosy(number, name, terms=80) for number, name in enumerate(names)]
+
+    assert passes_until_all_are_placed(crowded(pending, bound=0, nodes=100), 4) > 1
+
+
 def test_plain_pods_are_examined_although_all_work_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Effort.__init__, "__defaults__", (0, effort.never))
     plain = [pod(f"plain-{number}", "1g.5gb") for number in range(4)]

@@ -32,8 +32,9 @@ class Effort:
     def __init__(self, work: int = WORK, out_of_time: Callable[[], bool] = never) -> None:
         self._left = work
         self._out_of_time = out_of_time
-        self._later = self._share = self._kept = 0
-        """For what comes after; of each namespace that waits; what is left of these shares."""
+        self._later = self._kept = 0
+        """For what comes after; for namespaces that wait, of their shares."""
+        self._shares: dict[str, int] = {}
         self._spent: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
         self._by_pod: Counter[str] = Counter()
@@ -46,12 +47,18 @@ class Effort:
         self._tries += 1
         self._left -= size if self._tries > 1 else 0
 
-    def begin(self, waiting: Mapping[str, int], *, half: bool = False) -> None:
-        """So many pods of each namespace wait for their turn. `half`: the rest is for what comes after it."""
+    def begin(self, waiting: Mapping[str, int], *, half: bool = False, first: str = "") -> None:
+        """So many pods of each namespace wait for their turn. `half`: the rest is for what comes after it.
+
+        `first`: it has waited longest, and has as much again as all have together: one pod may need more than a share.
+        """
         self._waiting = Counter(waiting)
         self._spent.clear()
         self._later = max(0, self._left) // 2 if half else 0
-        self._share = max(0, self._left - self._later) // max(1, len(self._waiting))
+        left = max(0, self._left - self._later)
+        more = left // 2 if first in self._waiting else 0
+        share = (left - more) // max(1, len(self._waiting))
+        self._shares = {name: share + (more if name == first else 0) for name in self._waiting}
         self._kept = sum(map(self._unused, self._waiting))
 
     def keep_no_shares(self) -> None:
@@ -106,4 +113,4 @@ class Effort:
         return (f"The pass {why} before every pod was examined everywhere. Most work took: {most or 'no single pod'}.",)
 
     def _unused(self, namespace: str) -> int:
-        return max(0, self._share - self._spent[namespace]) if self._waiting[namespace] > 0 else 0
+        return max(0, self._shares[namespace] - self._spent[namespace]) if self._waiting[namespace] > 0 else 0

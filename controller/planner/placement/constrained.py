@@ -80,8 +80,9 @@ class ConstrainedPlacement:
     def begin(self, *, half: bool = False) -> None:
         """All pods wait for their turn. `half`: what is found out first leaves as much to place them with."""
         self.unexamined.clear()
-        waiting = (one for one in self._assignments if one.constrained and one.groups and not one.placed)
-        self._effort.begin(Counter(one.pod.namespace for one in waiting), half=half)
+        waiting = [one.pod for one in self._assignments if one.constrained and one.groups and not one.placed]
+        first = min(((self.first[pod.uid], pod.namespace) for pod in waiting if pod.uid in self.first), default=(0, ""))
+        self._effort.begin(Counter(pod.namespace for pod in waiting), half=half, first=first[1])
 
     def _examined(self, assignment: Assignment) -> bool:
         """Find out whether its place depends on others; while it is not known, it does if the pod itself says so."""

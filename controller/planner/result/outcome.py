@@ -51,11 +51,15 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
 
 
 def _unexamined(finished: Finished) -> tuple[str, ...]:
-    """Those that had no turn in the pass before either come first."""
+    """Namespaces take turns, and of each those come first that had no turn in the pass before either."""
     before, cut, groups = finished.constrained.first, finished.constrained.unexamined, finished.groups
     waiting = [one.pod for one in finished.tried if not one.placed]
-    uids = [pod.uid for pod in waiting if pod.uid in cut or groups.unexamined(pod)]
-    return tuple(sorted(uids, key=lambda uid: before.get(uid, len(before))))
+    pods = [pod for pod in waiting if pod.uid in cut or groups.unexamined(pod)]
+    number, turns = Counter[str](), dict[str, int]()
+    for pod in sorted(pods, key=lambda pod: before.get(pod.uid, len(before))):
+        number[pod.namespace] += 1
+        turns[pod.uid] = number[pod.namespace]
+    return tuple(sorted(turns, key=turns.__getitem__))
 
 
 def _realise_all(finished: Finished, *, any_placed: bool) -> list[Realised]:

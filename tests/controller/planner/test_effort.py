@@ -267,6 +267,32 @@ def test_pods_of_which_none_is_paid_for_by_a_share_have_their_turns_one_after_th
     assert passes_until_all_are_placed(crowded(pending, bound=0, nodes=100), 4) > 1
 
 
+@pytest.mark.parametrize("priority", [0, 9])
+@pytest.mark.parametrize("bad", [0, 150])
+def test_pods_whose_search_takes_more_than_a_share_find_their_places_within_some_passes(
+    small: None, bad: int, priority: int
+) -> None:
+    """The last nodes alone accept them: a share is less than 20 of 40 nodes, and others come first in each pass."""
+    names = [f"n{number:02}" for number in range(25)]
+    picky = [
+        replaced(pod(f"p-{name}", "1g.5gb", namespace=name), anti_affinity=(away("In", "near"),)) for name in names
+    ]
+    snapshot = crowded(picky, bound=120, nodes=60)
+    near = [
+        replaced(one, labels=(("app", "near"),)) for one in snapshot.pods if int(one.node.removeprefix("node-")) < 40
+    ]
+    hostiles = tuple(hostile(number, priority=priority) for number in range(bad))
+    context = SchedulingContext(namespaces={name: {} for name in ("team", "bad", *names)})
+    snapshot = replace(snapshot, context=context, pods=tuple(near))
+    missing = {one.uid for one in picky}
+    for _ in range(12):
+        result = plan(replace(snapshot, pending=(*hostiles, *picky)))
+        missing -= {one.uid for one in result.placed}
+        snapshot = replace(snapshot, unexamined=result.unexamined)
+
+    assert not missing
+
+
 def test_plain_pods_are_examined_although_all_work_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Effort.__init__, "__defaults__", (0, effort.never))
     plain = [pod(f"plain-{number}", "1g.5gb") for number in range(4)]

@@ -90,7 +90,7 @@ class Agent:
         work = self._with_clients(work)
         result = self.outcomes.of(work)
         self._confirm(result)
-        report_seconds = self.reporter.report(result)
+        report_seconds = self.reporter.report(result) or (0.0 if observation.reopens else None)
         retry_seconds = self.actuator.seconds_to_retry(work.actuated)
         due_seconds = self.pacing.due_seconds(result, report_seconds, retry_seconds)
         hardware = self.observer.hardware

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from crds.v1alpha1.names import Reason
+from crds.v1alpha1.names import Condition, Reason
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import ObservedPlan
 from nodeagent.handover.config import DeviceKind, Loaded, PluginConfig
@@ -111,10 +111,17 @@ class Observation:
         return isinstance(self.driver_problem, DriverClosedError)
 
     @property
+    def reopens(self) -> bool:
+        """No label has it closed any more: the status says so first."""
+        node = self.readings.node
+        return self.driver_closed and node is not None and not node.closes_driver
+
+    @property
     def closed_reason(self) -> Reason:
         """For whom."""
         node = self.readings.node
-        return Reason.DRIVER_CLOSED if node is not None and node.held_off else Reason.DRIVER_UPGRADE
+        upgrade = node is not None and node.driver_unloads and not node.held_off
+        return Reason.DRIVER_UPGRADE if upgrade else Reason.DRIVER_CLOSED
 
     def verdict(self, partition: Partition, gpu: ObservedGpu) -> Verdict:
         """The verdict of all witnesses on one partition."""
@@ -177,7 +184,7 @@ class Observer:
         plan, loaded = self.cache.plan.get(), self.plugin.loaded()
         found = self.witnesses.read(self.cache.pods)
         node, plugin = self.cache.node.get(), found.pods.device_plugin
-        hardware = self.hardware.read(closed_for=node.closes_driver if node is not None else "")
+        hardware = self.hardware.read(closed_for=self._closed_for(plan, node))
         return Observation(
             plan=plan,
             witnessed=found,
@@ -199,6 +206,15 @@ class Observer:
             processes=_processes(hardware.gpus, found.hidden_processes),
             unfinished={gpu.uuid: self.journal.settle(gpu) for gpu in hardware.gpus},
         )
+
+    def _closed_for(self, plan: ObservedPlan | None, node: ObservedNode | None) -> str:
+        """Why the driver is closed. A client that reads DriverReleased=True acts on it, so the status changes first:
+        it is also what is known of a label that cannot be read."""
+        said = plan.says(Condition.DRIVER_RELEASED) if plan is not None else ""
+        if node is None:
+            return "this Node was not read, and had it closed" if said or self.hardware.closed else ""
+        unsure = self.hardware.closed and plan is not None and plan.unanswered
+        return node.closes_driver or ("the status may say that it is released" if unsure or said == "True" else "")
 
     def _disabled(self, plan: ObservedPlan | None, node: ObservedNode | None) -> bool:
         """Also after the controller's label is gone, until this process is ended: what was reported must stay true.

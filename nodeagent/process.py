@@ -60,7 +60,7 @@ LEAST_PAUSE_SECONDS = 0.1
 """A burst of events is one pass."""
 FAILED_PAUSE_SECONDS = 5.0
 NODE_SECONDS = 30.0
-"""For so long the first pass waits for the Node: by its label a person may have the driver closed."""
+"""For so long after the plan was read the first pass waits for the Node, whose label may have the driver closed."""
 PLAN, NODE, PODS = "the plan", "this node", "pods"
 """What the watches read, as the readiness page names it."""
 
@@ -71,6 +71,7 @@ class AgentProcess:
     def __init__(self, node_name: str, settings: Settings, api: ApiClient, driver: GpuDriver) -> None:
         self._node_name, self._settings, self._api = node_name, settings, api
         self._wake, self._stopping = threading.Event(), threading.Event()
+        self._node_due_at = time.monotonic() + NODE_SECONDS
         self._state = StateDir(settings.state_dir)
         self._lock = self._state.lock()
         self._passes, self._driver_loss = Passes(time.monotonic), DriverLoss(time.monotonic)
@@ -240,9 +241,9 @@ class AgentProcess:
         """The seconds until the next one is due, and why there can be none in this process."""
         # Before the plan was read, "no plan" would be believed and every GPU counted as unmanaged.
         if not self._watches[PLAN].synced.is_set():
+            self._node_due_at = time.monotonic() + NODE_SECONDS
             return LEAST_PAUSE_SECONDS, ""
-        young = not self._passes.completed and self._passes.idle_seconds() < NODE_SECONDS
-        if young and not self._watches[NODE].synced.is_set():
+        if not self._watches[NODE].synced.is_set() and time.monotonic() < self._node_due_at:
             return LEAST_PAUSE_SECONDS, ""
         if self._watches[PODS].synced.is_set():
             self._cache.pods.set_synced()

@@ -164,9 +164,8 @@ class Confirmer:
     def _not_loaded(self, readings: Readings, *, overdue: bool) -> Stage:
         if not overdue:
             where = f" ({PLUGIN_POD})" if self._loading_seconds(readings) >= USUAL_SECONDS else ""
-            return Stage(
-                reason=Reason.ADVERTISING, message=f"the device plugin has not loaded the new config yet{where}"
-            )
+            message = f"the device plugin has not loaded the new config yet{where}"
+            return Stage(reason=Reason.ADVERTISING, message=message)
         return Stage(
             reason=Reason.DEVICE_PLUGIN_ERROR,
             message=f"the device plugin has not loaded the config for {self._loaded_deadline_seconds:g} s: "
@@ -213,9 +212,8 @@ def _unlike(allocatable: Mapping[str, frozenset[str]], config: PluginConfig) -> 
 def _some(absent: Sequence[str], mine: Sequence[Device]) -> str:
     """Counts instead of ids: GPUs with the same problem have the same sentence, which is then written once."""
     shown = sorted({device.resource for device in mine if device.id in absent})
-    return (
-        f"{'any' if len(absent) == len(mine) else f'{len(absent)} of {len(mine)}'} of its devices ({', '.join(shown)})"
-    )
+    count = "any" if len(absent) == len(mine) else f"{len(absent)} of {len(mine)}"
+    return f"{count} of its devices ({', '.join(shown)})"
 
 
 def _digest(texts: Iterable[str]) -> str:

@@ -27,6 +27,8 @@ class ObservedPlan:
     problem: str = ""
     status: Mapping[str, Any] = field(default_factory=dict)
     """As the API holds it, for comparing before writing."""
+    unanswered: bool = False
+    """A later write of the status failed, and may have been carried out all the same."""
 
     @property
     def spec_version(self) -> tuple[str, int]:
@@ -36,8 +38,12 @@ class ObservedPlan:
     @property
     def handed_back(self) -> bool:
         """The API shows that no pod has a device of this node or can get one: true until another status is written."""
-        found = (c for c in self.status.get("conditions") or () if c.get("type") == Condition.HANDED_BACK)
-        return any(condition.get("status") == "True" for condition in found)
+        return self.says(Condition.HANDED_BACK) == "True"
+
+    def says(self, kind: Condition) -> str:
+        """The status of a condition as the API shows it; empty where it is not there."""
+        found = (c for c in self.status.get("conditions") or () if c.get("type") == kind)
+        return next((str(condition.get("status")) for condition in found), "")
 
 
 def parse_plan(raw: Mapping[str, Any]) -> ObservedPlan:

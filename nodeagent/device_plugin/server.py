@@ -114,9 +114,8 @@ class ResourceServer(rpc.DevicePluginServicer):
             available, required = list(container.available_deviceIDs), list(container.must_include_deviceIDs)
             devices = {id_: self._lists.advertised(id_) for id_ in {*available, *required}}
             gpu_of = {id_: device.gpu for id_, device in devices.items() if device is not None}
-            recorded = (
-                self._doubts.unmarked() if gpu_of else ()
-            )  # reads the disk, which the liveness probe must not need
+            # This reads the disk, which the liveness probe must not need.
+            recorded = self._doubts.unmarked() if gpu_of else ()
             chosen = preferred(available, required, container.allocation_size, gpu_of, recorded)
             answer.container_responses.append(pb.ContainerPreferredAllocationResponse(deviceIDs=chosen))
         return answer

@@ -11,9 +11,8 @@ from pathlib import Path
 from nodeagent.handover.config import Device
 
 PIPE_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
-GPU_DIRECTORY_CHARS = (
-    13  # of "GPU-5d5ba0d6-…": short, because unix sockets lie below, and still recognisable for people
-)
+GPU_DIRECTORY_CHARS = 13
+"""Of "GPU-5d5ba0d6-…": short, because unix sockets lie below, and still recognisable for people."""
 
 
 def mps_directory(mps_root: Path, gpu: str) -> Path:

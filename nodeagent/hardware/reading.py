@@ -34,6 +34,8 @@ class HardwareReader:
         self._driver, self._clock = driver, clock
         self.gpus: tuple[ObservedGpu, ...] = ()
         """The last ones that could be read."""
+        self.closed = False
+        """By this agent, and not opened since."""
         self._read_at: dict[str, float] = {}
         self.keeps_from, self.keeps_seconds = 0.0, 0.0
         """From when on, and for how long, a reading may be used again."""
@@ -42,6 +44,7 @@ class HardwareReader:
 
     def read(self, *, closed_for: str = "", afresh: bool = False) -> Hardware:
         """`closed_for` is why the driver is closed now, and not opened again."""
+        self.closed = bool(closed_for)
         if closed_for:
             return self._unread(self._close(closed_for))
         try:
@@ -65,7 +68,8 @@ class HardwareReader:
             self._driver.release()
         except DriverError as error:
             return DriverClosingError("closing the driver", f"{why}, and the agent has it open still: {error.answer}")
-        return DriverClosedError("reading the GPUs", f"{why}: the agent has closed it until the label changes")
+        why = f"{why}: the agent has closed it until the label changes, and the status says so"
+        return DriverClosedError("reading the GPUs", why)
 
     def _unread(self, error: DriverError) -> Hardware:
         self._change_log.warn(f"driver: {error}")

@@ -41,10 +41,8 @@ class HangUp:
         table = Processes(self._proc).scan()
         for process in () if isinstance(table, NoAnswer) else table.pods().get(pod_uid, ()):
             try:
-                command = (
-                    (self._proc / str(process.pid) / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
-                )
+                command = (self._proc / str(process.pid) / "cmdline").read_bytes().split(b"\0")[0]
             except OSError:
                 continue  # it has ended
-            if command.rpartition("/")[2] == program:
+            if command.rpartition(b"/")[2] == program.encode():
                 yield process.pid

@@ -61,22 +61,18 @@ def pending_mode_note(change: GpuChange) -> str:
 
 def half_made_notes(change: GpuChange) -> list[str]:
     """Without a journal entry of this agent they are left to an administrator."""
-    left = [i for i in change.gpu.instances if i.half_made]
     return [
         f"GPU instance {instance.id} ({instance.placed}) has no compute instance, so no pod can use it: destroy it "
         f"with nvidia-smi mig -dgi -i {change.gpu.index} -gi {instance.id}, or plan this GPU"
-        for instance in left
-        if instance not in (*change.destroy, *change.finish)
+        for instance in change.gpu.instances
+        if instance.half_made and instance not in (*change.destroy, *change.finish)
     ]
 
 
 def reduced_notes(change: GpuChange) -> list[str]:
     """The holder of one gets less than others of the same resource do."""
-    remedy = (
-        "it is made again in full once it is free"
-        if isinstance(change.target, MigTarget)
-        else "plan this GPU to change that"
-    )
+    planned = isinstance(change.target, MigTarget)
+    remedy = "it is made again in full once it is free" if planned else "plan this GPU to change that"
     return [
         f"{instance.placed} was made by another program with {instance.compute[0].multiprocessors} of its "
         f"{instance.multiprocessors} multiprocessors: {remedy}"

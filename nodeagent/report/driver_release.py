@@ -18,7 +18,7 @@ from nodeagent.outcome.pass_result import PassWork
 def driver_released(work: PassWork) -> tuple[bool, Reason, str] | None:
     """Status, reason and message; None where nothing requests it."""
     observation = work.observation
-    if not observation.driver_closed:
+    if not observation.driver_closed or observation.reopens:
         return None
     found, unread = work.clients.get(None, ()), observation.witnessed.hidden_processes
     if isinstance(found, NoAnswer):

@@ -9,7 +9,7 @@ overwritten.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from kubernetes.client import ApiClient
@@ -18,7 +18,7 @@ from crds.v1alpha1 import names, paths
 from kube import apply
 from kube.budget import RequestBudget
 from kube.change_log import ChangeLog
-from kube.errors import ApiError, Conflict, NotFound
+from kube.errors import ApiError, Conflict, NotFound, Unavailable
 from kube.latest import LatestVersion
 from kube.retry import RetryGate
 from nodeagent.desired.plan import ObservedPlan, parse_plan
@@ -76,7 +76,7 @@ class StatusWriter:
         if not handed_back:
             status, live = without_ready(status), without_ready(live)
         later = None if handed_back else self.interval_seconds
-        if same(status, live):
+        if same(status, live) and not plan.unanswered:
             return later
         now = self.clock()
         if not self._retries.may_send(self.node_name):
@@ -100,6 +100,7 @@ class StatusWriter:
             self._written_at = None  # the next pass, with what the watch brought, need not wait
             return False
         except ApiError as error:
+            self.latest.accept(replace(plan, unanswered=plan.unanswered or isinstance(error, Unavailable)))
             self._failed(error)
             raise
         self.latest.accept(parse_plan(written))

@@ -229,6 +229,4 @@ def _done(outcome: GpuOutcome, status: Mapping[str, Any] | None, generation: int
 
 
 def _event_text(outcome: GpuOutcome, done: str) -> str:
-    return (
-        f"GPU {outcome.index}: {outcome.message}" if outcome.message else f"GPU {outcome.index} matches the plan{done}."
-    )
+    return f"GPU {outcome.index}" + (f": {outcome.message}" if outcome.message else f" matches the plan{done}.")

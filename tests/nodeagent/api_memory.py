@@ -5,7 +5,7 @@ from typing import Any
 
 from crds.v1alpha1.names import CHANGING_TAINT
 from crds.v1alpha1.names import LABEL_MPS_DAEMONS as MPS_LABEL
-from kube.errors import ApiError, Forbidden
+from kube.errors import ApiError, Forbidden, Unavailable
 from kube.events import EventType, ObjectReference
 from kube.latest import LatestVersion
 from kube.taints import taint_patch
@@ -33,6 +33,8 @@ class ApiMemory:
         }
         self.events: list[tuple[str, str, str]] = []
         self.version = 10
+        self.status_refused = ""
+        """Why the API server takes no status."""
         self.taint_refused = ""
         """Why the API server refuses writes of the taint."""
         self.counts_refused = ""
@@ -72,6 +74,8 @@ class ApiMemory:
         """StatusSink."""
         if self.plan is None or same(status, plan.status):
             return None
+        if self.status_refused:
+            raise Unavailable(self.status_refused)
         self.version += 1
         conditions = [c for c in self.plan["status"].get("conditions", []) if c["type"] == "AgentAlive"]
         merged = {**status, "conditions": sorted([*status["conditions"], *conditions], key=lambda c: str(c["type"]))}

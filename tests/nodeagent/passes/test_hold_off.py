@@ -1,6 +1,7 @@
 """A person works on the driver: gpuplan closes it, says who else has it open, and goes on when the label goes."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -324,3 +325,61 @@ def test_restart_after_any_effect_of_a_hold_ends_the_same(make_world: MakeWorld,
     unharmed = story(-1)
     for kill_after in range(1, len(unharmed.effect.done) + 1):
         assert ending(story(kill_after)) == ending(unharmed), unharmed.effect.done[:kill_after]
+
+
+# Who reads DriverReleased=True acts on it: the agent opens no driver while the API may say so.
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same agent", "a restarted one"])
+def test_driver_is_opened_only_once_the_status_does_not_say_released(halves: World, restarted: bool) -> None:
+    hold_off(halves)
+    halves.settle()
+    halves.status_refused = "the API server is away"
+    hold_off(halves, None)
+    if restarted:
+        halves.restart()
+    for _ in range(20):
+        halves.run(30.0)
+        assert not clients.any_open(halves.machine)
+    assert released(halves)[0] == "True"
+    assert halves.advertised() == {}
+
+    halves.status_refused = ""
+    assert halves.pass_only() == 0.0, "the next pass opens it"
+    assert released(halves) == ("False", "")
+    assert not clients.any_open(halves.machine)
+    halves.settle()
+    assert halves.found() == ("Ready", "Confirmed")
+    assert halves.advertised() == {SLICE: 2}
+
+
+def test_node_object_that_is_deleted_under_a_hold_opens_nothing(halves: World) -> None:
+    """With the plan, which the garbage collector takes along."""
+    hold_off(halves)
+    halves.settle()
+    halves.node_late = True
+    halves.latest_node.on_event(None, None, None)
+    halves.plan = None
+    for _ in range(5):
+        halves.run(30.0)
+    assert not clients.any_open(halves.machine)
+
+
+def test_status_of_a_plan_whose_write_was_not_answered_may_say_released(
+    halves: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_off(halves)
+    halves.settle()
+    plan = halves.cache.plan.get()
+    assert plan is not None
+    unsure = replace(plan, status={**plan.status, "conditions": []}, unanswered=True)
+    monkeypatch.setattr(halves.cache.plan, "get", lambda: unsure)
+    halves.status_refused = "the API server is away"
+    hold_off(halves, None)
+    for _ in range(5):
+        halves.run(30.0)
+    assert not clients.any_open(halves.machine)
+    monkeypatch.undo()
+    halves.status_refused = ""
+    halves.settle()
+    assert halves.advertised() == {SLICE: 2}

@@ -137,6 +137,37 @@ def test_after_a_failure_the_status_waits_and_is_tried_less_and_less_often(rig: 
     assert tried_at[-1] - tried_at[-2] > tried_at[1] - tried_at[0]
 
 
+@pytest.mark.parametrize(("code", "unsure"), [(503, True), (403, False)])
+def test_write_that_may_have_been_carried_out_is_followed_by_one_that_is_known(code: int, unsure: bool) -> None:
+    """Also where its successor is what the API is known to have: by now it may have the other one."""
+    clock, latest = Clock(), LatestVersion[ObservedPlan]()
+    plan = ObservedPlan(uid="u", generation=1, version="1", content=None, status={"summary": {"ready": 1}})
+    latest.accept(plan)
+    server = FakeApi(lambda _: Reply({"message": "no"}, status=code))
+    try:
+        status = StatusWriter(
+            clients.for_url(server.url),
+            "n1",
+            latest,
+            RequestBudget(),
+            beats=Silent(),
+            failures=StatusFailures(),
+            clock=clock,
+            interval_seconds=1.0,
+        )
+        with pytest.raises(ApiError):
+            status.write(plan, {"summary": {"ready": 2}})
+        known = latest.get()
+        assert known is not None
+        assert known.unanswered == unsure
+        clock.now += 60.0
+        with pytest.raises(ApiError) if unsure else contextlib.nullcontext():
+            status.write(known, plan.status)
+        assert len(server.requests) == 1 + unsure
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize("what", ["status", "taint", "counts"])
 def test_every_write_heeds_what_the_api_server_requests(what: str) -> None:
     """A server that is overloaded names the time after which it may be called again."""

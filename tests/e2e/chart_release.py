@@ -47,12 +47,12 @@ class Release:
         self._config = folder / "helm.kubeconfig"
         self._config.write_text(cluster.plane.kubeconfig())
 
-    def helm(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
+    def helm(self, *arguments: str, values: Mapping[str, Any] | None = None, namespace: str = NAMESPACE) -> str:
         """Run helm as an administrator; raises with what it printed where it fails. Values name an image if these do
         not."""
         given = self._folder / "values.yaml"
         given.write_text(yaml.safe_dump({**yaml.safe_load(IMAGE), **(values or {})}))
-        command = [str(self._helm), *arguments, "--namespace", NAMESPACE, "--kubeconfig", str(self._config)]
+        command = [str(self._helm), *arguments, "--namespace", namespace, "--kubeconfig", str(self._config)]
         if values is not None:
             command += ["--values", str(given)]
         environ = {**os.environ, "HOME": str(self._folder), "HELM_CACHE_HOME": str(self._folder / "cache")}

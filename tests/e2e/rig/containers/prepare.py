@@ -16,9 +16,11 @@ from tests.e2e.rig.containers import images
 from tests.e2e.rig.containers.programs import Programs, find
 from tests.e2e.rig.controlplane import Binaries, Missing, Places, obtain
 from tests.e2e.rig.controlplane.binaries import SERVERS, Report, helm
+from tests.e2e.rig.nvidia import programs as nvidia
 from tests.e2e.rig.release import release_folder
 
 ROOT = Path(__file__).parents[4]
+DEVICE_PLUGIN_PATH, DEVICE_PLUGIN_CHART = "github.com/NVIDIA/k8s-device-plugin", "deployments/helm/nvidia-device-plugin"
 DEPENDENCIES = ("requirements/image.txt", "deploy/image/dependencies.sh")
 """What the layer of dependencies is made of."""
 
@@ -34,6 +36,8 @@ class Prepared:
     python: Path
     dependencies: Path
     release: Path
+    device_plugin: nvidia.Shipped | Missing
+    """NVIDIA's; missing where there is no C compiler for the driver's library."""
 
 
 def prepare(version: str | None, places: Places, report: Report) -> Prepared | Missing:
@@ -62,6 +66,7 @@ def prepare(version: str | None, places: Places, report: Report) -> Prepared | M
             _dependencies,
         ),
         release=release_folder(places, helm_program),
+        device_plugin=nvidia.shipped(nvidia.DEVICE_PLUGIN, DEVICE_PLUGIN_PATH, DEVICE_PLUGIN_CHART, places, report),
     )
 
 

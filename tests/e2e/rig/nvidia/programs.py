@@ -6,6 +6,7 @@ that the driver may lack are bound when they are called.
 
 import json
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.driver.library.build import compiler
@@ -17,6 +18,22 @@ MIG_PARTED = "mig-parted-v0.13.1"
 TOOLKIT = "nvidia-container-toolkit-v1.20.2"
 DEVICE_PLUGIN = "k8s-device-plugin-v0.19.1"
 DRA_DRIVER = "dra-driver-nvidia-gpu-v0.5.0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """What one release of theirs consists of."""
+
+    programs: Path
+    chart: Path
+
+
+def shipped(module: str, path: str, chart: str, places: Places, report: Report) -> Shipped | Missing:
+    """The programs of a pinned module, and a chart in the sources of the requirement that they are built from."""
+    found = find(module, places, report)
+    if isinstance(found, Missing):
+        return found
+    return Shipped(programs=found, chart=source_of(module, path, places) / chart)
 
 
 def find(module: str, places: Places, report: Report = lambda _: None) -> Path | Missing:

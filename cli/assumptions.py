@@ -16,6 +16,7 @@ from controller.api.plan_items import desired_of
 from controller.model.demand import is_partition
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PodView
 from crds.v1alpha1 import names
+from crds.v1alpha1.contents import unlimited
 from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.gpu_labels import counts_mig_devices, is_smaller_card
 from crds.v1alpha1.names import GpuState, PartitionState
@@ -24,7 +25,7 @@ from crds.v1alpha1.spec import GpuItem, PlanSpec
 from partitioning.layouts import Layout, check_layout
 from partitioning.models import model_for_product, model_from_report
 from partitioning.mps import MIB_PER_GIB, check_slices, slice_of_gb
-from partitioning.packing import NoRoom, pack
+from partitioning.packing import NoRoom, check_placements, instance_of, pack
 from partitioning.resources import ACK_MEMORY, WHOLE, MigRequest, MpsRequest, classify, mig_resource
 
 Raw = Mapping[str, Any]
@@ -110,10 +111,12 @@ def why_impossible(view: GpuView, item: GpuItem) -> str:
     """Why a GPU can never be what its item has; '' where it can, or where its placements are not known."""
     if view.model is None or not view.model.confirmed or view.desired is None:
         return ""
-    for entry in item.mig.instances if item.mig is not None else ():
-        known = view.model.profile(entry.profile)
-        if known is not None and entry.start is not None and entry.start not in known.starts:
-            return f"{entry.profile} cannot start at {entry.start}, but at {', '.join(map(str, known.starts))}"
+    placed = [one for one in (item.mig.instances if item.mig is not None else ()) if one.start is not None]
+    exact = Layout.of(instance_of(view.model, one.profile, one.start or 0) for one in placed)
+    if problem := check_placements(view.model, exact):
+        return problem
+    if item.mps is not None and (problem := unlimited(item.mps)):
+        return problem
     name, memory_mib = view.model.names[0], view.model.memory_mib
     empty = Gpu(model=view.model, name=name, memory_mib=memory_mib, mig_enabled=True, layout=Layout.of(()))
     made = _made(view.index, empty, view.desired)

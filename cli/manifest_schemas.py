@@ -81,9 +81,12 @@ def _closed(schema: Schema) -> Schema:
 def _rules(schema: Schema) -> Iterator[Schema]:
     """Of its rules in CEL those that say which fields go together."""
     for rule in schema.get("x-kubernetes-validations", ()):
-        fields = [{"required": [name]} for name in re.findall(r"has\(self\.(\w+)\)", rule["rule"])]
-        if fields and "||" not in rule["rule"]:
-            how: Schema = {"not": {"allOf": fields}} if rule["rule"].startswith("!") else {"oneOf": fields}
+        text: str = rule["rule"]
+        fields = [{"required": [name]} for name in re.findall(r"has\(self\.(\w+)\)", text)]
+        if fields:
+            how: Schema = {"not": {"allOf": fields}} if text.startswith("!") else {"oneOf": fields}
+            if "||" in text:
+                how = {"anyOf": [fields[0], {"not": {"anyOf": fields[1:]}}]}
             yield {**how, "description": rule["message"]}
 
 

@@ -8,7 +8,7 @@ an API server can judge (CEL, pruning) is left to it.
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,10 @@ import jsonschema
 
 from cli.dumped import problems_of
 from cli.hardware import Problem, gpus_of
-from cli.manifest_schemas import SCHEMAS
+from cli.manifest_schemas import SCHEMAS, Schema
 from cli.nvidia_config import path_of, what_it_is
+from crds.v1alpha1.names import API_VERSION, KIND
+from crds.v1alpha1.plan import NAMED_AFTER_NODE
 from kube.yaml_text import NotYaml, read_documents
 
 ORDER = ("Namespace", "Node", "ConfigMap", "GPUPartitionPlan", "Pod")
@@ -26,6 +28,8 @@ CLUSTER_SCOPED = frozenset(
     {"Namespace", "Node", "GPUPartitionPlan", "PriorityClass", "PersistentVolume", "StorageClass", "DeviceClass"}
 )
 SUFFIXES = (".yaml", ".yml", ".json")
+RULES = ("not", "oneOf", "anyOf")
+"""By these keywords our schemas say the rules of the CRD, and nothing else."""
 LARGEST_DUMP = 1 << 30
 """Characters of one file: a dump of the largest clusters has some hundred millions."""
 
@@ -210,9 +214,34 @@ def _check(manifest: Manifest) -> list[str]:
     if kind not in SCHEMAS:
         known = ", ".join(map(" ".join, SCHEMAS))
         return [f"apiVersion, kind: {kind[0]!r} {kind[1]!r} cannot be used here; known: {known}"]
-    validator = jsonschema.Draft202012Validator(SCHEMAS[kind])
-    errors = sorted(validator.iter_errors(body), key=lambda error: list(map(str, error.absolute_path)))
-    return [f"{path_of(error.absolute_path)}: {_sentence(error)}" for error in errors]
+    return _lines(SCHEMAS[kind], body) or (_misnamed(body) if manifest.kind == KIND else [])
+
+
+def broken_rules(plan: Mapping[str, Any]) -> list[str]:
+    """The rules of the CRD that a plan breaks, whatever else an API server of another version takes in it."""
+    return [*_lines(SCHEMAS[API_VERSION, KIND], plan, only=RULES), *_misnamed(plan)]
+
+
+def _misnamed(plan: Mapping[str, Any]) -> list[str]:
+    return [] if plan["spec"]["nodeName"] == plan["metadata"]["name"] else [f"spec.nodeName: {NAMED_AFTER_NODE}"]
+
+
+def _without_nulls(value: Any) -> Any:
+    """An API server drops them."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _lines(schema: Schema, body: object, only: Collection[str] = ()) -> list[str]:
+    """`only`: what these keywords of a schema find."""
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(_without_nulls(body))
+    in_order = sorted(errors, key=lambda error: list(map(str, error.absolute_path)))
+    return [
+        f"{path_of(error.absolute_path)}: {_sentence(error)}"
+        for error in in_order
+        if not only or error.validator in only
+    ]
 
 
 def _check_hardware(manifest: Manifest) -> list[str]:
@@ -223,7 +252,7 @@ def _check_hardware(manifest: Manifest) -> list[str]:
 def _sentence(error: jsonschema.ValidationError) -> str:
     """The validator's message, and the schema's own description of the field as the remedy."""
     remedy = error.schema.get("description", "") if isinstance(error.schema, dict) else ""
-    if error.validator in ("not", "oneOf"):
+    if error.validator in RULES:
         return f"{remedy}."
     return f"{error.message}. {remedy}".rstrip(". ") + "."
 

@@ -60,15 +60,10 @@ class SharedResource(_Part):
     @field_validator("devices")
     @classmethod
     def _are_devices(cls, devices: Any) -> Any:
-        if isinstance(devices, str) and devices != "all":
-            raise ValueError(f"{devices!r} is no choice of devices: write all, a count, or a list of indices or UUIDs")
-        if isinstance(devices, bool) or not isinstance(devices, str | int | list):
-            raise ValueError("write all, a count, or a list of indices or UUIDs")
-        if isinstance(devices, int) and devices < 1:
-            raise ValueError(f"is {devices}: write all, or a count of 1 or more")
-        if isinstance(devices, list) and not all(isinstance(one, str | int) for one in devices):
-            raise ValueError("an entry of this list is neither an index nor a UUID")
-        return devices
+        count = isinstance(devices, int) and not isinstance(devices, bool) and devices >= 1
+        if count or devices == "all" or (isinstance(devices, list) and all(isinstance(d, str | int) for d in devices)):
+            return devices
+        raise ValueError(f"is {devices!r}: write all, a count of 1 or more, or a list of indices or UUIDs")
 
     @model_validator(mode="after")
     def _shares(self) -> "SharedResource":

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.assumptions import Unknown, assumed_status, hardware_of, why_impossible
+from cli.assumptions import Unknown, assumed_status, hardware_of
 from cli.hardware import has_gpus
+from cli.impossible import impossible
 from cli.whatif_context import CONTEXT_KINDS, STORAGE, context_of
 from controller.api.nodes import read_node
 from controller.api.plans import PlanReading, read_plan
@@ -109,7 +110,7 @@ class _Reader:
             left_out=self._left_out,
             remarks=self._remarks,
             impossible=self._unreadable
-            + [line for name in readings for line in _impossible_pins(readings[name], self._specs[name])],
+            + [line for name in readings for line in impossible(readings[name], self._specs[name])],
         )
 
     def read_pods(self, pods: Sequence[Raw], classes: Sequence[Raw]) -> None:
@@ -208,21 +209,6 @@ class _Reader:
 
     def _leave_out(self, found: Unreadable) -> None:
         self._left_out.append(LeftOut(kind=_KINDS_READ[found.kind], name=found.name, reason=found.reason))
-
-
-def _impossible_pins(reading: PlanReading, spec: Raw) -> Iterable[str]:
-    """What people pinned and no agent can make."""
-    views = {gpu.view.index: gpu.view for gpu in reading.gpus}
-    items = effective_items(PlanSpec.read(spec), {index: view.uuid for index, view in views.items() if view.uuid})
-    listed = Counter(item["index"] for item in spec.get("gpus") or ())
-    if twice := [index for index in listed if listed[index] > 1]:
-        yield f"{KIND} {reading.name}: spec.gpus: index {twice[0]} is there twice"
-        return
-    for index in reading.pinned:
-        if index not in views:
-            yield f"{KIND} {reading.name}: spec.gpus: GPU {index} is none of its node's {counted(len(views), 'GPU')}"
-        elif problem := why_impossible(views[index], items[index]):
-            yield f"{KIND} {reading.name}: spec.gpus: GPU {index}: {problem}"
 
 
 class _Priorities:

@@ -107,8 +107,6 @@ def client_limit(compute_capability: tuple[int, int], driver_version: str = "") 
 def check_replicas(compute_capability: tuple[int, int], replicas: int, driver_version: str = "") -> str | None:
     """None if one GPU can have so many equal replicas, else one sentence with the number and the remedy."""
     limit = client_limit(compute_capability, driver_version)
-    if replicas < 2:
-        return f"mps.replicas is {replicas}, and sharing begins at 2: write 2 to {limit}, or use whole: {{}}"
     if replicas <= limit:
         return None
     if limit == MAX_CLIENTS_BEFORE_VOLTA:
@@ -132,10 +130,6 @@ def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], sli
         major, minor = compute_capability
         seen = f"this one has {major}.{minor}" if major else "that of this one is unknown"
         return f"mps needs a Volta GPU or newer (compute capability 7.0), {seen}: remove mps.slices and use whole: {{}}"
-    for share in held:
-        problem = _impossible_alone(share)
-        if problem is not None:
-            return problem
     # One client may have all units.
     clients = sum(not share.mergeable for share in held)
     if clients > MAX_CLIENTS:
@@ -151,12 +145,4 @@ def check_slices(model_memory_mib: int, compute_capability: tuple[int, int], sli
             f"{model_memory_mib}, and driver and MPS server need {RESERVE_MIB}. Lower memoryGB, memoryGiB or count by "
             f"{excess_gb} GB ({requested_mib - most_mib} MiB) or more"
         )
-    return None
-
-
-def _impossible_alone(share: MpsSlice) -> str | None:
-    if share.memory_mib <= 0:
-        return f"memoryGB of slice {share.label} must be 1 or more"
-    if share.thread_percent is not None and not 1 <= share.thread_percent <= 100:
-        return f"threadPercent of slice {share.label} is {share.thread_percent}: write 1 to 100, or leave it out"
     return None

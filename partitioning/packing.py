@@ -7,13 +7,14 @@ the lowest starts: same input, same answer. Never moves or drops a pinned instan
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import TypeAlias
 
 from partitioning.arrangements import Arrangement, arrangements
 from partitioning.geometries import Vector
-from partitioning.layouts import EMPTY, Instance, Layout, check_together
+from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_limits, check_together
 from partitioning.models import GpuModel
 from partitioning.placements import Placement, limits_of, occupancy, placement_of
 from partitioning.states import Room, StateTable, state_table
@@ -180,3 +181,32 @@ def _compute_slices(table: StateTable, vector: Vector) -> int:
 
 def _spelled(counts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in counts)
+
+
+def instance_of(model: GpuModel, profile: str, start: int) -> Instance:
+    """Also for an impossible placement: `check_layout` has the best message for it."""
+    spec = model.profile(profile)
+    return Instance(start=start, size=spec.size if spec else 1, profile=spec.name if spec else profile)
+
+
+def check_placements(model: GpuModel, exact: Layout) -> str | None:
+    """None if these exact placements can be made, else why not and what would help; one may be listed several times."""
+    alone = next(filter(None, (check_layout(model, Layout.of([placed])) for placed in exact)), None)
+    if alone is not None:
+        return alone
+    twice = next((one for one, other in pairwise(exact) if one == other), None)
+    problem = f"{twice} is listed twice" if twice else check_together(model, exact)
+    return problem + _remedy(model, exact) if problem else check_limits(model, exact)
+
+
+def _remedy(model: GpuModel, exact: Layout) -> str:
+    """For placements that are possible alone, and not together: one that can go elsewhere, or whether any could."""
+    for placed in reversed(exact.instances):
+        spec, others = model.profile(placed.profile), list(exact)
+        others.remove(placed)
+        for start in spec.starts if spec else ():
+            if check_together(model, Layout.of([*others, replace(placed, start=start)])) is None:
+                return f"; start {'one' if placed in others else placed.profile} at {start}, or leave start out"
+    if isinstance(pack(model, pinned=EMPTY, requested=exact.counts(), prefer=EMPTY), Packed):
+        return "; leave the starts out, and the agent chooses placements that fit"
+    return "; the GPU has no room for all of them, so plan fewer"

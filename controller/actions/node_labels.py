@@ -26,13 +26,7 @@ from controller.actions.work_queue import RESEND_SECONDS, WorkItem, WorkQueue
 from controller.api.reading import Unreadable
 from crds.v1alpha1 import gpu_operator, paths
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.names import (
-    ANNOTATION_OPERATOR_LABELS,
-    CONTROLLER_MANAGER,
-    LABEL_NODE_AGENT,
-    GpuState,
-    Reason,
-)
+from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, CONTROLLER_MANAGER, LABEL_NODE_AGENT, GpuState, Reason
 from kube import apply, errors
 from kube.metadata_patch import metadata_patch
 

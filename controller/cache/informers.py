@@ -28,13 +28,7 @@ from controller.api.storage import (
     read_volume,
     read_workload,
 )
-from controller.model.scheduling import (
-    DEFAULT_PROFILE,
-    NO_CONTEXT,
-    FilterProfile,
-    SchedulerProfiles,
-    SchedulingContext,
-)
+from controller.model.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
 from controller.model.views import PodView
 from kube.reflector import Key, Reflector
 

@@ -13,13 +13,7 @@ from controller.model.capacity import Amounts, Capacity, needs_of
 from controller.model.results import Unplaced
 from controller.model.scheduling import HostPort
 from controller.model.views import PodView
-from partitioning.resources import (
-    WHOLE,
-    MigRequest,
-    MpsRequest,
-    ResourceRequest,
-    classify,
-)
+from partitioning.resources import WHOLE, MigRequest, MpsRequest, ResourceRequest, classify
 
 Wants = Amounts
 """Partitions per resource name, sorted."""

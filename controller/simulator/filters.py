@@ -58,7 +58,7 @@ class Assumptions:
 
 
 def filter_pod(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
-    """Both, by the default profile. `usage` holds bound pods and, by `Usage.with_nominated`, nominated ones."""
+    """Both, by the default profile. `usage` holds bound pods and, where they count, nominated ones."""
     verdict = filter_node(pod, node)
     return verdict if isinstance(verdict, Misfit) else filter_room(pod, node, usage)
 

@@ -47,16 +47,6 @@ class Usage:
     def copy(self) -> "Usage":
         return Usage(held=self.held, ports=Counter(self.ports))
 
-    def with_nominated(self, pod: PodView, nominated: Iterable[PodView]) -> "Usage":
-        """This usage as the scheduler sees it for `pod`: pods nominated here count unless their priority is lower."""
-        others = [other for other in nominated if other.priority >= pod.priority and other.uid != pod.uid]
-        if not others:
-            return self
-        seen = self.copy()
-        for other in others:
-            seen.add(other)
-        return seen
-
     def conflicts(self, requested: Iterable[HostPort]) -> bool:
         return any(True for _ in self.conflicting(requested))
 

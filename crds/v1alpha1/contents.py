@@ -1,7 +1,7 @@
 """Decodes the slices of an item that shares a GPU by MPS: one reading for the planner, the agent and the CLI.
 
 Takes the item and the GPU's memory; returns each slice as often as the item lists it, in the item's order. Never judges
-whether the GPU can hold them.
+whether a GPU can hold them.
 """
 
 from itertools import chain
@@ -20,6 +20,16 @@ def slices_of(item: MpsItem, *, memory_mib: int, renamed: bool) -> tuple[MpsSlic
             mergeable=item.fail_requests_greater_than_one is False,
         )
     return tuple(chain.from_iterable(_sized(entry) for entry in item.slices or ()))
+
+
+def unlimited(item: MpsItem) -> str:
+    """Why its slices cannot have the limits that are written; '' where they can."""
+    if not any(entry.memory_gb is None and entry.thread_percent is not None for entry in item.slices or ()):
+        return ""
+    return (
+        "threadPercent limits no slice of mps.slices[].memoryGiB (aliyun.com/gpu-mem), which share memory alone: "
+        "remove it, or use memoryGB"
+    )
 
 
 def _sized(entry: MpsSliceItem) -> tuple[MpsSlice, ...]:

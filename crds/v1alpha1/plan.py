@@ -16,6 +16,7 @@ from crds.v1alpha1.base import Wire, cel
 from crds.v1alpha1.spec import MAX_GPUS, GpuItem, PlanSpec
 from crds.v1alpha1.status import PlanStatus
 
+NAMED_AFTER_NODE = "spec.nodeName must equal metadata.name (a plan is named after its node)"
 NO_CARDS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -37,7 +38,7 @@ class GPUPartitionPlan(Wire):
             "x-kubernetes-validations": [
                 cel(
                     "self.metadata.name == self.spec.nodeName",
-                    "spec.nodeName must equal metadata.name (a plan is named after its node)",
+                    NAMED_AFTER_NODE,
                     fieldPath=".spec.nodeName",
                 )
             ]

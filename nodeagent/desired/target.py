@@ -6,25 +6,17 @@ where idle instances are already, so that the answer stays the same while it is 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from crds.v1alpha1.contents import slices_of
+from crds.v1alpha1.contents import slices_of, unlimited
 from crds.v1alpha1.names import Backend, Reason
 from crds.v1alpha1.spec import GpuItem, MigItem, MpsItem, PlanSpec
 from nodeagent.hardware.driver import MigMode, ObservedGpu, with_driver_closed
-from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_limits, check_together
+from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.models import GpuModel
-from partitioning.mps import (
-    REPLICA,
-    VOLTA,
-    MpsSlice,
-    check_replicas,
-    check_slices,
-    in_order,
-)
-from partitioning.packing import NoRoom, Packed, pack
+from partitioning.mps import REPLICA, VOLTA, MpsSlice, check_replicas, check_slices, in_order
+from partitioning.packing import NoRoom, Packed, check_placements, instance_of, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,42 +158,19 @@ def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | 
             reason=Reason.MIG_MODE_DISABLED,
             message=f"MIG mode is off{pending}: {with_driver_closed(f'nvidia-smi -i {gpu.index} -mig 1')}",
         )
-    exact = Layout.of(_placed(model, entry.profile, entry.start) for entry in item.instances if entry.start is not None)
+    exact = Layout.of(instance_of(model, one.profile, one.start) for one in item.instances if one.start is not None)
     counts: dict[str, int] = {}
     for entry in item.instances:
         if entry.start is None:
             name = _name(model, entry.profile)
             counts[name] = counts.get(name, 0) + (entry.count or 1)
-    problem = _impossible(model, exact)
+    problem = check_placements(model, exact)
     if problem is None:
         packed = _packed(model, exact, counts, gpu.layout, in_use)
         if isinstance(packed, Layout):
             return MigTarget(layout=packed)
         problem = packed.reason
     return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
-
-
-def _impossible(model: GpuModel, exact: Layout) -> str | None:
-    """Why these exact placements are impossible, and what would help. A placement may be listed several times."""
-    alone = next(filter(None, (check_layout(model, Layout.of([placed])) for placed in exact)), None)
-    if alone is not None:
-        return alone
-    twice = next((one for one, other in pairwise(exact) if one == other), None)
-    problem = f"{twice} is listed twice" if twice else check_together(model, exact)
-    return problem + _remedy(model, exact) if problem else check_limits(model, exact)
-
-
-def _remedy(model: GpuModel, exact: Layout) -> str:
-    """For placements that are possible alone, and not together: one that can go elsewhere, or whether any could."""
-    for placed in reversed(exact.instances):
-        spec, others = model.profile(placed.profile), list(exact)
-        others.remove(placed)
-        for start in spec.starts if spec else ():
-            if check_together(model, Layout.of([*others, replace(placed, start=start)])) is None:
-                return f"; start {'one' if placed in others else placed.profile} at {start}, or leave start out"
-    if isinstance(pack(model, pinned=EMPTY, requested=exact.counts(), prefer=EMPTY), Packed):
-        return "; leave the starts out, and the agent chooses placements that fit"
-    return "; the GPU has no room for all of them, so plan fewer"
 
 
 def _packed(
@@ -237,40 +206,35 @@ def _packed(
 
 
 def _mps_target(item: MpsItem, gpu: ObservedGpu, defaults: NodeDefaults) -> MpsTarget | Refused:
-    if gpu.model is not None and not gpu.model.memory_mib:
+    model = gpu.model
+    if model is None:
+        return Refused(reason=Reason.INVALID_LAYOUT, message="the GPU is not known")
+    if not model.memory_mib:
         return Refused(
             reason=Reason.NOT_SUPPORTED,
             message="the driver does not report how much memory this GPU has (it may share that of the machine), so no "
             "slice of it can be limited: plan whole: {}",
         )
     if item.slices is None:
-        return _replicas_target(item, item.replicas or 0, gpu, defaults)
-    if any(entry.memory_gb is None and entry.thread_percent is not None for entry in item.slices):
-        return Refused(
-            reason=Reason.NOT_SUPPORTED,
-            message="threadPercent limits no slice of mps.slices[].memoryGiB (aliyun.com/gpu-mem), which share memory "
-            "alone: remove it, or use memoryGB",
-        )
-    model = gpu.model
-    slices = slices_of(item, memory_mib=model.memory_mib if model else 0, renamed=defaults.renames_replicas)
-    problem = check_slices(model.memory_mib, model.compute_capability, slices) if model else "the GPU is not known"
+        return _replicas_target(item, item.replicas or 0, model, defaults)
+    if refused := unlimited(item):
+        return Refused(reason=Reason.NOT_SUPPORTED, message=refused)
+    slices = slices_of(item, memory_mib=model.memory_mib, renamed=defaults.renames_replicas)
+    problem = check_slices(model.memory_mib, model.compute_capability, slices)
     if problem is not None:
         return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
     return MpsTarget(slices=in_order(slices))
 
 
-def _replicas_target(item: MpsItem, replicas: int, gpu: ObservedGpu, defaults: NodeDefaults) -> MpsTarget | Refused:
-    model = gpu.model
-    problem = "the GPU is not known"
-    if model is not None and model.compute_capability < VOLTA and not defaults.replicas_before_volta:
+def _replicas_target(item: MpsItem, replicas: int, model: GpuModel, defaults: NodeDefaults) -> MpsTarget | Refused:
+    if model.compute_capability < VOLTA and not defaults.replicas_before_volta:
         return Refused(
             reason=Reason.NOT_SUPPORTED,
             message="before Volta (compute capability 7.0) each pod with a replica can read and write the GPU memory "
             "of the others: use whole: {}, or let an administrator set the agent's mpsReplicasBeforeVolta",
         )
-    if model is not None:
-        problem = check_replicas(model.compute_capability, replicas, defaults.driver_version) or ""
-    if model is None or problem:
+    problem = check_replicas(model.compute_capability, replicas, defaults.driver_version)
+    if problem is not None:
         return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
     return MpsTarget(slices=slices_of(item, memory_mib=model.memory_mib, renamed=defaults.renames_replicas))
 
@@ -278,9 +242,3 @@ def _replicas_target(item: MpsItem, replicas: int, gpu: ObservedGpu, defaults: N
 def _name(model: GpuModel, profile: str) -> str:
     spec = model.profile(profile)
     return spec.name if spec else profile
-
-
-def _placed(model: GpuModel, profile: str, start: int) -> Instance:
-    """Also for an impossible placement: `check_layout` has the best message for it."""
-    spec = model.profile(profile)
-    return Instance(start=start, size=spec.size if spec else 1, profile=spec.name if spec else profile)

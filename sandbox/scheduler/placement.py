@@ -32,7 +32,7 @@ def place(
     misfits: list[Misfit] = []
     preemption: Counter[str] = Counter()
     for node in nodes:
-        misfit = _misfit(pod, node, usage.get(node.name, EMPTY).with_nominated(pod, nominated.get(node.name, ())))
+        misfit = _misfit(pod, node, with_nominated(usage.get(node.name, EMPTY), pod, nominated.get(node.name, ())))
         if misfit is None:
             feasible.append(node)
             continue
@@ -63,6 +63,17 @@ def helped(pod: PodView, old: NodeView | None, new: NodeView) -> bool:
         return True
     asked = ("pods", *(resource for resource, _ in pod.requests))
     return any(new.allocatable.get(resource, 0) > old.allocatable.get(resource, 0) for resource in asked)
+
+
+def with_nominated(usage: Usage, pod: PodView, nominated: Iterable[PodView]) -> Usage:
+    """The usage as the scheduler sees it for `pod`: pods nominated here count unless their priority is lower."""
+    others = [other for other in nominated if other.priority >= pod.priority and other.uid != pod.uid]
+    if not others:
+        return usage
+    seen = usage.copy()
+    for other in others:
+        seen.add(other)
+    return seen
 
 
 def _misfit(pod: PodView, node: NodeView, usage: Usage) -> Misfit | None:

@@ -221,7 +221,10 @@ def test_a_pin_that_cannot_be_made_blocks_its_gpu(capsys: pytest.CaptureFixture[
     ("item", "words"),
     [
         ({"index": 0, "mig": {"instances": [{"profile": "9g.80gb"}]}}, "GPU 0: H100-80GB has no profile 9g.80gb"),
-        ({"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "start": 7}]}}, "GPU 0: 1g.10gb cannot start at 7"),
+        (
+            {"index": 0, "mig": {"instances": [{"profile": "1g.10gb", "start": 7}]}},
+            "GPU 0: 1g.10gb cannot begin at 7 on",
+        ),
         ({"index": 0, "mps": {"slices": [{"memoryGB": 500}]}}, "GPU 0: mps.slices request"),
         ({"index": 5, "whole": {}}, "GPU 5 is none of its node's 1 GPU"),
     ],

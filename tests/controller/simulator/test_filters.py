@@ -149,18 +149,6 @@ def test_the_last_unit_fits() -> None:
     assert verdict(pod("a", cpu=500, memory_gib=2), exact, pod("b", cpu=1500, memory_gib=6)) == ""
 
 
-def test_nominated_pods_count_unless_their_priority_is_lower() -> None:
-    where, usage = node(cpu=1000), Usage()
-    incoming = pod("a", cpu=600, priority=5)
-
-    for priority, fits in ((4, True), (5, False), (6, False)):
-        nominated = [pod("b", cpu=600, priority=priority)]
-        found = filter_pod(incoming, where, usage.with_nominated(incoming, nominated))
-        assert (found is FIT) is fits
-    assert filter_pod(incoming, where, usage.with_nominated(incoming, [incoming])) is FIT
-    assert usage.held.pods == 0
-
-
 def test_usage_forgets_a_pod_that_leaves() -> None:
     usage, pending = Usage(), replaced(pod("a", cpu=600), host_ports=(HostPort(port=80),))
     usage.add(pending)

@@ -6,7 +6,7 @@ import pytest
 
 from controller.model.views import NodeView, PodView
 from controller.simulator import Usage
-from sandbox.scheduler.placement import helped, place
+from sandbox.scheduler.placement import helped, place, with_nominated
 from sandbox.scheduler.records import Failure
 from tests.builders import objects
 from tests.builders.objects import SLICE
@@ -122,3 +122,13 @@ def test_a_label_helps_whom_it_kept_out() -> None:
 def test_a_larger_request_than_the_node_is_never_helped() -> None:
     assert not helped(pod(slices=3), node("a", slices=1), node("a", slices=2))
     assert helped(pod(slices=3), node("a", slices=2), node("a", slices=3))
+
+
+def test_nominated_pods_count_unless_their_priority_is_lower() -> None:
+    usage, incoming = Usage(), pod("a", cpu=600, priority=5)
+
+    for priority, held in ((4, 0), (5, 600), (6, 600)):
+        nominated = [pod("b", cpu=600, priority=priority)]
+        assert with_nominated(usage, incoming, nominated).held["cpu"] == held
+    assert with_nominated(usage, incoming, [incoming]) is usage
+    assert usage.held.pods == 0

@@ -2,9 +2,9 @@
 
 Takes one statement per pod and channel after each pass, and emits it when its cause is new for the pod. A cause that
 does not change is repeated every ten minutes, so that its Event outlives the API server's limit of an hour. A statement
-about something in flight, and one that returns to a cause reported before, is emitted after it has been true for 30
-seconds. Events of one cause are one Event object whose message is replaced. Never decides why a pod waits, and reports
-nothing about a pod that no longer waits.
+about something that is likely to be over soon is emitted after it has been true for a while, and one that returns to a
+cause reported before after 30 seconds. Events of one cause are one Event object whose message is replaced. Never
+decides why a pod waits, and reports nothing about a pod that no longer waits.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,8 +46,8 @@ class Statement:
     reason: EmittedReason
     message: str
     type: EventType = "Warning"
-    in_flight: bool = False
-    """Likely to be over soon without further action."""
+    settle_seconds: float = 0.0
+    """So long it must have been true: it is likely to be over soon without further action."""
     cause: str = ""
     """What makes it new, beyond the reason."""
     channel: str = ""
@@ -76,8 +76,7 @@ class _Reported:
             return float("inf")
         if self.last == self.cause:
             return self.last_at + REPEAT_SECONDS
-        settling = self.statement.in_flight or self.cause in self.causes
-        return self.since + (SETTLE_SECONDS if settling else 0.0)
+        return self.since + (SETTLE_SECONDS if self.cause in self.causes else self.statement.settle_seconds)
 
 
 class PodEvents:

@@ -14,7 +14,7 @@ from controller.actions.environment import Environment
 from controller.actions.label_warnings import LabelWarnings
 from controller.actions.metrics import PLACED, ErrorStage
 from controller.actions.plan_writer import Outcome, Written
-from controller.actions.pod_events import PodEvents, Recorder, Statement, about_pod
+from controller.actions.pod_events import SETTLE_SECONDS, PodEvents, Recorder, Statement, about_pod
 from controller.api.plans import PlanReading
 from controller.explanation.phrases import counted, gpus_of
 from controller.model.results import NodeFailure, PlanningResult, PodFailure, Supply
@@ -29,6 +29,8 @@ from kube.timestamps import api_time
 log = logging.getLogger(__name__)
 
 ERRORS = (Written.FAILED, Written.UNANSWERED)
+PLANNED_SECONDS = 5.0
+"""A pod whose partitions are made sooner is bound by then: an Event on what it waits for would come too late."""
 
 
 class Reporter:
@@ -57,7 +59,7 @@ class Reporter:
         self._count(result, outcomes, seconds)
         ready = [placed.uid for placed in result.placed if placed.supply is Supply.EXISTING]
         self._pod_events.report(_statements(snapshot, result, self._mps_user_id), ready=ready)
-        self._plan_events(result, outcomes)
+        self._note_plans(result, outcomes)
         self._report_failures(result.failures)
         self._report_pod_failures(result.pod_failures, {missed.uid for missed in result.unplaced})
         self._failures.warn(" ".join(result.remarks), about="pass")
@@ -108,10 +110,22 @@ class Reporter:
             elif outcome.written in ERRORS and not outcome.repeated:
                 self._metrics.errors.labels(stage=ErrorStage.WRITE.value).inc()
 
-    def _plan_events(self, result: PlanningResult, outcomes: tuple[Outcome, ...]) -> None:
+    def _note_plans(self, result: PlanningResult, outcomes: tuple[Outcome, ...]) -> None:
         changes = {change.node: change for change in result.node_changes}
         pods = Counter(placed.node for placed in result.placed if placed.supply is Supply.NEW)
         for outcome in outcomes:
+            if outcome.written is Written.APPLIED:
+                log.info(
+                    "plan %s: written",
+                    outcome.node,
+                    extra=fields(
+                        node=outcome.node,
+                        generation=outcome.generation,
+                        gpus=",".join(map(str, changes[outcome.node].changed)),
+                        pods=pods[outcome.node],
+                        seconds=outcome.seconds,
+                    ),
+                )
             plan = self._state.plan(outcome.node)
             if plan is None:
                 continue
@@ -179,29 +193,11 @@ class Reporter:
                 seconds=seconds,
             ),
         )
-        self._log_written(result, outcomes)
         for outcome in outcomes:
             if outcome.written in (*ERRORS, Written.OVERTAKEN) and not outcome.repeated:
                 log.warning("plan %s: %s: %s", outcome.node, outcome.written.value, outcome.message)
         if tally[Written.UNSENT]:
             log.info("%d plans were not sent and are planned again", tally[Written.UNSENT])
-
-    def _log_written(self, result: PlanningResult, outcomes: tuple[Outcome, ...]) -> None:
-        changes = {change.node: change for change in result.node_changes}
-        pods = Counter(placed.node for placed in result.placed if placed.supply is Supply.NEW)
-        for outcome in outcomes:
-            if outcome.written is Written.APPLIED:
-                log.info(
-                    "plan %s: written",
-                    outcome.node,
-                    extra=fields(
-                        node=outcome.node,
-                        generation=outcome.generation,
-                        gpus=",".join(map(str, changes[outcome.node].changed)),
-                        pods=pods[outcome.node],
-                        seconds=outcome.seconds,
-                    ),
-                )
 
 
 def _about(plan: PlanReading) -> ObjectReference:
@@ -223,7 +219,7 @@ def _statements(snapshot: Snapshot, result: PlanningResult, mps_user_id: int | N
             reason=missed.reason,
             message=missed.message,
             type="Normal" if missed.reason.routine else "Warning",
-            in_flight=missed.reason.in_flight,
+            settle_seconds=SETTLE_SECONDS if missed.reason.in_flight else 0.0,
             cause=drained.get(missed.uid, ""),
         )
     for placed in result.placed:
@@ -236,6 +232,7 @@ def _statements(snapshot: Snapshot, result: PlanningResult, mps_user_id: int | N
                 reason=EventReason.PLANNED,
                 message=message,
                 type="Normal",
+                settle_seconds=PLANNED_SECONDS,
                 cause=placed.node,
             )
 

@@ -287,7 +287,8 @@ class EventReason(StrEnum):
     """Reasons of Events, besides those of conditions and those for which a pod waits."""
 
     PLANNED = "Planned"
-    """On a pod: partitions for it are being made on the node that the message names. Remedy: wait."""
+    """On a pod: for five seconds or more, partitions for it are being made on the node that the message names.
+    Remedy: wait."""
     MPS_USER = "MPSUser"
     """On a pod: it requests an MPS slice and does not run as the user of the setting `mpsUserID`; CUDA in it waits
     while pods of that user use the GPU. Remedy: set `securityContext.runAsUser`."""

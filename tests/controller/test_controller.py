@@ -53,7 +53,7 @@ def test_a_pending_pod_becomes_partitions(world: ControllerWorld) -> None:
     eventually(lambda: cluster.conditions()["AgentAlive"]["status"] == "True", "a living agent")
     assert cluster.get_plan()["metadata"]["generation"] == 2  # one plan, written once
     reasons = {(e["involvedObject"]["name"], e["reason"]) for e in eventually(cluster.events, "events")}
-    assert {("a", "Planned"), ("b", "Planned"), ("n1", "PlanWritten")} <= reasons
+    assert ("n1", "PlanWritten") in reasons
 
 
 def test_each_version_of_a_plan_is_parsed_once(world: ControllerWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.actions.pod_events import PodEvents, Statement
+from controller.actions.pod_events import SETTLE_SECONDS, PodEvents, Statement
 from controller.model.reasons import UnplacedReason
 from kube.event_backlog import EventBacklog, EventContent
 from kube.events import EventType, ObjectReference
@@ -49,7 +49,7 @@ def statement(reason: UnplacedReason, message: str = "m", *, name: str = "a", ch
         key=("default", name),
         reason=reason,
         message=message,
-        in_flight=reason.in_flight,
+        settle_seconds=SETTLE_SECONDS if reason.in_flight else 0.0,
         channel=channel,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from controller.actions.plan_writer import Outcome, Written
-from controller.actions.reporter import Reporter
+from controller.actions.reporter import PLANNED_SECONDS, Reporter
 from controller.model.reasons import UnplacedReason
 from controller.model.results import (
     Counts,
@@ -132,12 +132,29 @@ def test_a_pod_that_comes_back_to_the_queue_gets_its_event_again(desk: ReporterD
     assert len(desk.report(unplaced=(missed("a"),))) == 1
 
 
-def test_a_planned_pod_gets_an_event_and_one_that_takes_what_is_there_does_not(desk: ReporterDesk) -> None:
-    events = desk.report(placed=(placed("a"), placed("b", Supply.EXISTING), placed("c", Supply.UNDER_WAY)))
-    words = f"Creating 1 {SLICE} on node n1 for this pod."
-    assert events == [("Pod/a", "Normal", "Planned", words), ("Pod/c", "Normal", "Planned", words)]
+def test_a_pod_that_waits_for_its_partitions_gets_an_event_and_one_that_has_them_soon_does_not(
+    desk: ReporterDesk,
+) -> None:
+    assert desk.report(placed=(placed("a"), placed("b", Supply.EXISTING), placed("c", Supply.UNDER_WAY))) == []
+    desk.bench.clock.now += PLANNED_SECONDS - 0.1
     assert desk.report(placed=(placed("a", Supply.UNDER_WAY), placed("c", Supply.EXISTING))) == []
-    assert desk.report(placed=(placed("a", Supply.EXISTING), placed("c", Supply.UNDER_WAY))) == []
+    desk.bench.clock.now += 0.1
+    words = f"Creating 1 {SLICE} on node n1 for this pod."
+    assert desk.report(placed=(placed("a", Supply.UNDER_WAY), placed("c", Supply.EXISTING))) == [
+        ("Pod/a", "Normal", "Planned", words)
+    ]
+    assert desk.report(placed=(placed("a", Supply.UNDER_WAY), placed("c", Supply.EXISTING))) == []
+
+
+def test_a_pod_that_is_bound_within_seconds_has_no_event_of_what_was_planned(desk: ReporterDesk) -> None:
+    desk.bench.cluster.pod(pod("a"))
+    desk.bench.load()
+    desk.report(placed=(placed("a"),))
+    desk.bench.cluster.bind("a", "n1")
+    desk.bench.load()
+    desk.bench.clock.now += PLANNED_SECONDS
+    desk.reporter.follow()
+    assert desk.recorder.take() == []
 
 
 def test_what_a_plan_was_written_for(desk: ReporterDesk) -> None:

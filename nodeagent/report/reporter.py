@@ -34,6 +34,8 @@ from nodeagent.report.status import plan_status
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2.0
 LABELS_SECONDS = 10.0
+BRIEF_SECONDS = 0.5
+"""A new list that the kubelet and the Node show sooner, as nearly always, is reported with that in one status."""
 PIDS_SECONDS = 60.0
 """Between two writes of a status in which the numbers of processes alone have changed."""
 _PID = re.compile(r"\bprocess \d+")
@@ -81,9 +83,7 @@ class Reporter:
         self._note_repairs(result)
         self._note_mps(result)
         plan = result.observation.plan
-        status = None
-        if plan is not None:
-            status = plan_status(result, plan, version=self.version, now=self.now())
+        status = plan_status(result, plan, version=self.version, now=self.now()) if plan is not None else None
         for outcome in result.outcomes:
             self._note(outcome, result, _done(outcome, status, plan.generation if plan is not None else 0))
         self._note_refused(result)
@@ -102,12 +102,20 @@ class Reporter:
             if self.clock() < self._pids_at + PIDS_SECONDS:
                 return None
             self._pids_at = self.clock()
+        if plan.status.get("gpus") and self._is_brief(result):
+            return BRIEF_SECONDS
         try:
             return self.write(plan, status)
         except ApiError:
             # The writer has logged it, and knows how long it waits.
             self.metrics.error("status")
             return RETRY_SECONDS
+
+    def _is_brief(self, result: PassResult) -> bool:
+        """All that is missing is the kubelet's and the Node's word on a list that is new."""
+        reasons = {outcome.reason for outcome in result.outcomes if outcome.managed}
+        brief = Reason.ADVERTISING in reasons and reasons <= {Reason.ADVERTISING, Reason.CONFIRMED}
+        return brief and self._durations.seconds("advertising") < BRIEF_SECONDS
 
     def _note(self, outcome: GpuOutcome, result: PassResult, done: str) -> None:
         """One GPU: whether its state has changed, and how long it took to be confirmed."""

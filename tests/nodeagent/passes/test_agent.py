@@ -3,6 +3,7 @@
 import pytest
 
 from nodeagent.handover.files import identity
+from nodeagent.report.reporter import BRIEF_SECONDS
 from tests.builders.models import T4
 from tests.builders.objects import pod
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
@@ -23,6 +24,50 @@ def test_partitions_an_empty_gpu_at_the_exact_placements_and_advertises_them(mak
     assert world.status()["summary"]["mig"] == "0/3"
     assert world.partitions() == ["mig-1g.10gb Free", "mig-1g.20gb Free", "mig-3g.40gb Free"]
     assert not world.tainted()
+
+
+def test_an_instance_that_the_node_shows_within_moments_costs_one_status(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    world.effect.done.clear()
+    world.apply(mig(0, ("3g.40gb", 4), ("1g.10gb", 0)))
+
+    world.run(BRIEF_SECONDS / 2)
+    assert "config.json" in world.effect.done
+    world.settle()
+
+    assert world.found() == ("Ready", "Confirmed")
+    assert world.effect.done.count("status") == 1
+
+
+def test_a_list_that_the_node_does_not_show_soon_is_reported_as_on_its_way(make_world: MakeWorld) -> None:
+    world = make_world(*empty())
+    world.apply()
+    world.settle(3)
+    world.write_allocatable = world.node_ticks = False
+    world.restart()
+    world.apply(mig(0, ("1g.10gb", 0)))
+
+    due = world.run(BRIEF_SECONDS / 2)
+    assert world.found() == ("Unmanaged", "Unmanaged")
+    assert due <= BRIEF_SECONDS
+    world.run(BRIEF_SECONDS / 2)
+    world.run()
+
+    assert world.found() == ("Advertising", "Advertising")
+    assert world.partitions() == ["mig-1g.10gb Pending"]
+
+
+def test_what_is_withdrawn_is_reported_at_once(make_world: MakeWorld) -> None:
+    world = make_world(cut(("1g.10gb", 4)), cut())
+    world.settle(4)
+    world.apply(mig(0, ("4g.40gb", 0)), mig(1, ("1g.10gb", 0)))
+
+    world.run(BRIEF_SECONDS / 2)
+
+    assert world.found() == ("Changing", "Withdrawing")
+    assert world.partitions() == ["mig-4g.40gb Pending", "mig-1g.10gb Withdrawn"]
 
 
 def test_does_nothing_when_all_is_as_planned(make_world: MakeWorld) -> None:

@@ -4,7 +4,9 @@ Takes the demands and how many nodes there are; returns the pods that have no tu
 is no combination: the board keeps its places in order. Only a user who makes thousands of unlike pods meets the limit.
 Namespaces take turns, in each the highest priority first, then pods that had none in the pass before; a gang has its
 turn as a whole. What a pod requests that has a place by now is always examined: a pass would else undo what the last
-one planned. Counts and never times, so that the same snapshot leaves out the same pods.
+one planned. A pod without a turn that the scheduler has not tried yet reserves nothing, since where it may go is not
+known: it is bound or tried within seconds, and the next pass plans again what it has taken. Counts and never times, so
+that the same snapshot leaves out the same pods.
 """
 
 from collections import defaultdict

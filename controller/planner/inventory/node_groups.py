@@ -240,7 +240,7 @@ class NodeGroups:
 
 
 def _cost(pod: PodView) -> int:
-    """Of a filter on one node."""
+    """Of a filter on one node. How many values a list has costs nothing there: they are looked up in a set."""
     terms = tried_on_each(pod.node_affinity) // 8 if pod.node_affinity else 0
     return 1 + (len(pod.node_selector) + len(pod.tolerations)) // 64 + terms
 

@@ -316,3 +316,15 @@ def test_pods_that_may_use_groups_of_their_own_cost_a_pass_no_more_trials_than_i
 
     assert {one.key for one in good} <= {placed.key for placed in result.placed}
     assert 0 < len(asked) < 600
+
+
+def test_a_long_list_of_values_costs_a_node_no_more_than_a_short_one() -> None:
+    def naming(values: int) -> Snapshot:
+        key, names = "kubernetes.io/hostname", tuple(f"other-{number}" for number in range(values))
+        own = [Requirement(key=key, operator="NotIn", values=(*names, f"x{number}")) for number in range(4)]
+        pending = [pod(f"pod-{number}", "3g.20gb", affinity=[rule]) for number, rule in enumerate(own)]
+        return cluster(
+            *[server(f"n{number}", mig(), labels={key: f"n{number}"}) for number in range(24)], pending=pending
+        )
+
+    assert calls(naming(5_000)) <= 1.05 * calls(naming(20))

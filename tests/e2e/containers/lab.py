@@ -46,7 +46,8 @@ class Lab:
 
     def __init__(self, prepared: Prepared, folder: Path) -> None:
         self._prepared, self._folder = prepared, folder
-        self.device_plugin = prepared.device_plugin
+        self.device_plugin, self.dra_driver = prepared.device_plugin, prepared.dra_driver
+        self.bash = prepared.programs.bash
         self.release_folder = prepared.release
         plane = folder / "plane"
         extra = for_containers(plane, *audit.flags(folder))
@@ -224,9 +225,10 @@ class Lab:
             found.append(self.cluster.kubectl("-n", names.NAMESPACE, "logs", "-l", selector, "--tail=30", "--prefix"))
         return "\n".join(found)
 
-    def load_image(self, name: str, root: Path, environment: Mapping[str, str]) -> None:
+    def load_image(self, name: str, root: Path) -> None:
         """Make an image of the shell and what lies below a folder known to the kubelet."""
         layers = [self._prepared.shell, images.layer(root, root.with_suffix(".layer"))]
+        environment = {"LD_LIBRARY_PATH": "/usr/lib"}
         self.node.load(images.archive(name, layers, root.with_suffix(".image"), environment=environment))
 
     def _images(self, folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ import yaml
 from sandbox.driver import machine
 from tests.e2e.containers import nvidia_chart, simulated
 from tests.e2e.containers.lab import VALUES, Lab
-from tests.e2e.containers.nvidia_chart import DevicePlugin
+from tests.e2e.containers.nvidia_chart import DRIVER, Installed
 from tests.e2e.containers.test_product import AGENT, PLUGIN, WHOLE, given, pod
 from tests.e2e.real_cluster import ROOT
 from tests.e2e.rig.containers.node import NODE
@@ -52,16 +52,21 @@ def values() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def theirs(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevicePlugin]:
+def theirs(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """Installed in the cluster of gpuplan, which has no node."""
-    if isinstance(lab.device_plugin, Missing):
-        pytest.skip(lab.device_plugin.message)
+    found = lab.device_plugin
+    if isinstance(found, Missing):
+        pytest.skip(found.message)
     lab.install()
-    lab.kubectl("label", "node", NODE, f"{nvidia_chart.PRESENT}=true")
-    with nvidia_chart.installed(lab, lab.device_plugin, tmp_path_factory.mktemp("theirs") / "root") as found:
-        yield found
+    programs = {f"/usr/bin/{name}": found.programs / name for name in ("config-manager", "nvidia-device-plugin")}
+    image = nvidia_chart.image(lab, "registry.test/k8s-device-plugin", programs, tmp_path_factory.mktemp("image"))
+    config = {"default": "version: v1\nflags: {migStrategy: mixed}\n"}
+    settings = {"image": image, "nvidiaDriverRoot": str(DRIVER), "config": {"map": config}}
+    with nvidia_chart.driver(lab):
+        release = Installed(lab, "nvidia-device-plugin", found.chart, settings)
+        yield release
         lab.kubectl("delete", "pods", "--all", "--wait=true")
-    lab.kubectl("label", "node", NODE, f"{nvidia_chart.PRESENT}-")
+        release.remove()
     if lab.release.remaining() == []:
         lab.release.install(VALUES)
 
@@ -81,7 +86,7 @@ def gpu_of(lab: Lab, name: str) -> str:
     return uuid
 
 
-def test_theirs_serves_a_node_that_is_not_enabled(lab: Lab, theirs: DevicePlugin) -> None:
+def test_theirs_serves_a_node_that_is_not_enabled(lab: Lab, theirs: Installed) -> None:
     eventually(lambda: lab.allocatable(WHOLE) == 2, "theirs has registered", SECONDS, seen=theirs.said)
 
     run(lab, "first")
@@ -92,7 +97,7 @@ def test_theirs_serves_a_node_that_is_not_enabled(lab: Lab, theirs: DevicePlugin
     assert not lab.pods_of(AGENT) | lab.pods_of(PLUGIN)
 
 
-def test_enabled_the_node_stays_theirs_until_the_remedy_is_given(lab: Lab, theirs: DevicePlugin) -> None:
+def test_enabled_the_node_stays_theirs_until_the_remedy_is_given(lab: Lab, theirs: Installed) -> None:
     off, on, *_ = commands()
     lab.kubectl(*on)
 
@@ -114,7 +119,7 @@ def test_enabled_the_node_stays_theirs_until_the_remedy_is_given(lab: Lab, their
     assert gpu_of(lab, "second") != gpu_of(lab, "first")
 
 
-def test_removed_theirs_serves_again_and_gives_nothing_twice(lab: Lab, theirs: DevicePlugin) -> None:
+def test_removed_theirs_serves_again_and_gives_nothing_twice(lab: Lab, theirs: Installed) -> None:
     held = {name: (gpu_of(lab, name), lab.container_ids(name)) for name in ("first", "second")}
     *_, disable, back = commands()
     lab.kubectl(*disable)

@@ -20,7 +20,6 @@ from tests.e2e.rig.nvidia import programs as nvidia
 from tests.e2e.rig.release import release_folder
 
 ROOT = Path(__file__).parents[4]
-DEVICE_PLUGIN_PATH, DEVICE_PLUGIN_CHART = "github.com/NVIDIA/k8s-device-plugin", "deployments/helm/nvidia-device-plugin"
 DEPENDENCIES = ("requirements/image.txt", "deploy/image/dependencies.sh")
 """What the layer of dependencies is made of."""
 
@@ -37,6 +36,7 @@ class Prepared:
     dependencies: Path
     release: Path
     device_plugin: nvidia.Shipped | Missing
+    dra_driver: nvidia.Shipped | Missing
     """NVIDIA's; missing where there is no C compiler for the driver's library."""
 
 
@@ -66,7 +66,8 @@ def prepare(version: str | None, places: Places, report: Report) -> Prepared | M
             _dependencies,
         ),
         release=release_folder(places, helm_program),
-        device_plugin=nvidia.shipped(nvidia.DEVICE_PLUGIN, DEVICE_PLUGIN_PATH, DEVICE_PLUGIN_CHART, places, report),
+        device_plugin=nvidia.shipped(nvidia.DEVICE_PLUGIN, places, report),
+        dra_driver=nvidia.shipped(nvidia.DRA_DRIVER, places, report),
     )
 
 

@@ -14,6 +14,7 @@ CONTAINERD = "containerd-v2.2.9"
 """The first line of releases with Container Device Interface on by default; 1.6 drops CDI names without an error."""
 DEBIAN = ("runc", "containernetworking-plugins", "busybox-static")
 MPS = ("nvidia-cuda-mps",)
+BASH = ("bash-static",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Programs:
     busybox: Path
     mps: Path
     """NVIDIA's own nvidia-cuda-mps-control."""
+    bash: Path
+    """Static, as images of NVIDIA's have it."""
 
 
 def find(places: Places, report: Report) -> Programs | Missing:
@@ -41,10 +44,14 @@ def find(places: Places, report: Report) -> Programs | Missing:
     mps = unpacked("debian-mps", MPS, places)
     if isinstance(mps, Missing):
         return mps
+    bash = unpacked("debian-bash", BASH, places)
+    if isinstance(bash, Missing):
+        return bash
     return Programs(
         containerd=containerd,
         runc=debian / "usr/sbin/runc",
         cni=debian / "usr/lib/cni",
         busybox=debian / "bin/busybox",
         mps=mps / "usr/bin/nvidia-cuda-mps-control",
+        bash=bash / "bin/bash-static",
     )

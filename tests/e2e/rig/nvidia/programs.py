@@ -20,20 +20,30 @@ DEVICE_PLUGIN = "k8s-device-plugin-v0.19.1"
 DRA_DRIVER = "dra-driver-nvidia-gpu-v0.5.0"
 
 
+CHARTS = {
+    DEVICE_PLUGIN: ("github.com/NVIDIA/k8s-device-plugin", "deployments/helm/nvidia-device-plugin"),
+    DRA_DRIVER: ("sigs.k8s.io/dra-driver-nvidia-gpu", "deployments/helm/dra-driver-nvidia-gpu"),
+}
+"""The module that each is built from, and the folder in it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
-    """What one release of theirs consists of."""
+    """What a release of theirs consists of."""
 
     programs: Path
+    sources: Path
     chart: Path
 
 
-def shipped(module: str, path: str, chart: str, places: Places, report: Report) -> Shipped | Missing:
-    """The programs of a pinned module, and a chart in the sources of the requirement that they are built from."""
+def shipped(module: str, places: Places, report: Report) -> Shipped | Missing:
+    """The programs of a pinned module, and the chart that comes with their sources."""
     found = find(module, places, report)
     if isinstance(found, Missing):
         return found
-    return Shipped(programs=found, chart=source_of(module, path, places) / chart)
+    path, chart = CHARTS[module]
+    sources = source_of(module, path, places)
+    return Shipped(programs=found, sources=sources, chart=sources / chart)
 
 
 def find(module: str, places: Places, report: Report = lambda _: None) -> Path | Missing:

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partitioning.arrangements import arrangements
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, instance_at
 from partitioning.models import GpuModel
 from partitioning.packing import NoRoom, Packed, pack
+from partitioning.placements import placements_of
 from partitioning.states import state_table
-from tests.builders.models import A100, MODELS
+from tests.builders.models import A30, A100, MODELS
 
 pytestmark = pytest.mark.slow
 
@@ -216,3 +218,11 @@ def test_an_instance_that_the_model_does_not_list_still_takes_its_place() -> Non
     packed = pack(A100, pinned=stranger, requested={"3g.20gb": 1})
     assert packed == Packed(layout=stranger.union(on(A100, ("3g.20gb", 4))), spare=EMPTY)
     assert isinstance(pack(A100, pinned=stranger, requested={"4g.20gb": 1}), NoRoom)
+
+
+def test_what_has_fewer_places_than_instances_has_no_arrangement() -> None:
+    places = placements_of(A30)["2g.12gb"]
+
+    assert list(arrangements(0, [((), 1)])) == []
+    assert list(arrangements(0, [(places, len(places) + 1)])) == []
+    assert list(arrangements(0, [((), 0)])) == [()]

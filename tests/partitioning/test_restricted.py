@@ -95,3 +95,19 @@ def test_no_geometry_at_all_allows_nothing() -> None:
 
     assert isinstance(pack(restricted, pinned=EMPTY, requested={"1g.6gb": 1}), NoRoom)
     assert not any(state_table(restricted).pareto(0)[0])
+
+
+@pytest.mark.parametrize(("requested", "stays"), [({}, True), ({"1g.6gb": 1}, False), ({"2g.12gb": 1}, True)])
+def test_what_is_idle_stays_where_nothing_is_made_or_all_of_it_is_allowed(
+    requested: dict[str, int], stays: bool
+) -> None:
+    restricted = replace(A30, geometries=((("1g.6gb", 1),), (("2g.12gb", 2),)))
+    idle, more = (Layout.of([Instance(start=start, size=2, profile="2g.12gb")]) for start in (2, 0))
+
+    alone = pack(restricted, pinned=EMPTY, requested=requested, prefer=idle)
+    untouched = pack(replace(A30, geometries=()), pinned=EMPTY, requested={}, prefer=idle.union(more))
+
+    assert isinstance(alone, Packed)
+    assert (idle.instances[0] in alone.with_spare) == stays
+    assert isinstance(untouched, Packed)
+    assert untouched.spare == idle.union(more), "another program has made them, and no pod needs their place"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.advertise.config_file import ConfigFile, counts, render
+from nodeagent.advertise.config_file import ConfigFile, counts, render, without
 from nodeagent.handover.config import (
     Device,
     DeviceKind,
@@ -171,3 +171,11 @@ def test_the_same_config_is_written_again_in_another_boot(files: PluginFiles) ->
     found = read_config(files)
     assert isinstance(found, PluginConfig)
     assert found.boot_id == "two"
+
+
+def test_nothing_is_left_of_a_device_whose_record_ends() -> None:
+    one, two = device("a"), device("b")
+    whole = PluginConfig.of([one, two], withdrawn=["a", "b"], unhealthy=["a", "b"])
+    found = without(replace(whole, drained=("a", "b")), {"a"})
+
+    assert (found.devices, found.withdrawn, found.unhealthy, found.drained) == ((two,), ("b",), ("b",), ("b",))

@@ -171,6 +171,17 @@ def test_devices_of_a_gpu_without_a_known_uuid_are_unhealthy_with_it() -> None:
     assert render([GpuChange(gpu=nameless, target=Unchanged())], known, broken={""}).unhealthy == (GPU.uuid,)
 
 
+def test_of_a_gpu_without_a_known_uuid_all_stays_as_it_was_and_nothing_of_the_others() -> None:
+    nameless, there = replace(GPU, uuid=""), whole(replace(GPU, index=1, uuid="GPU-2"))
+    stays, leaves = whole(GPU).device, replace(there.device, id="GPU-2::7")
+    known = PluginConfig.of([stays, replace(stays, id="GPU-1::3"), leaves], ["GPU-1::3"])
+
+    found = render([GpuChange(gpu=nameless, target=Unchanged()), _change(there)], known)
+
+    assert [device.id for device in found.advertised()] == ["GPU-1", "GPU-2"]
+    assert ([device.id for device in found.devices], found.withdrawn) == (["GPU-1", "GPU-1::3", "GPU-2"], ("GPU-1::3",))
+
+
 LOST = replace(GPU, health=Health.UNHEALTHY, problem="GPU is lost")
 UNREAD = replace(GPU, health=Health.UNKNOWN, problem="Unknown Error")
 HANGS = replace(UNREAD, hangs=True)

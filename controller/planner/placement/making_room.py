@@ -5,13 +5,11 @@ that fit into what other groups have left go there, as many as it takes until a 
 on counts, like admission. Never turns an admitted pod away, and never moves pods of gangs.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.placement.admission import Admitted
-from controller.planner.placement.packing_check import PackingCheck
 
 _MOST_MOVED = 8
 """So many pods make room for one."""
@@ -29,25 +27,18 @@ def make_room(board: Board, admitted: Sequence[Admitted], cost: Callable[[Assign
     if len(admitted) < 2 or not waiting:
         return
     movable = [sorted(filter(_movable, home.members), key=cost) for home in admitted]
-    moves: dict[int, list[Move]] = {}
     in_vain: set[Hashable] = set()
     for one, home in sorted(waiting, key=lambda each: (each[0].rank, cost(each[0]))):
         if (one.rank, one.wants, one.groups) in in_vain:
             continue
         for group in one.groups:
-            if board.trials <= 0:
-                return
-            board.trials -= 1
-            if group not in moves:
-                moves[group] = _moves(board, group, movable[group], admitted)
-            needed = _needed(one, admitted[group].packing, [moved for moved, _ in moves[group]])
-            if needed is not None:
-                for moved, target in moves[group][:needed]:
+            moves = _moves(board, one, group, movable[group], admitted)
+            if moves is not None:
+                for moved, target in moves:
                     movable[group].remove(moved)
                     admitted[target].change([moved])
-                admitted[group].change([one], [moved for moved, _ in moves[group][:needed]])
+                admitted[group].change([one], [moved for moved, _ in moves])
                 home.others.remove(one)
-                moves.clear()
                 break
         else:
             in_vain.add((one.rank, one.wants, one.groups))  # the next ones like it cost as much or more
@@ -57,39 +48,32 @@ def _movable(one: Assignment) -> bool:
     return len(one.groups) > 1 and one.demand.single is not None and not one.pod.gang
 
 
-def _moves(board: Board, group: int, movable: Sequence[Assignment], admitted: Sequence[Admitted]) -> list[Move]:
-    """Pods that can leave a group together, the cheapest first, and where each goes."""
+def _moves(
+    board: Board, one: Assignment, group: int, movable: Sequence[Assignment], admitted: Sequence[Admitted]
+) -> list[Move] | None:
+    """Pods that can leave a group together so that the pod fits there, the cheapest first, and where each goes."""
     packings = [target.packing for target in admitted]
-
-    def fits(one: Assignment, other: int) -> bool:
-        """Tried once: pods that may each use groups of their own are alike in each of these."""
-        what, target = (one.wants, one.needs), admitted[other]
-        if what in target.full:
-            return False
-        board.trials -= 1
-        found = packings[other].fits([one])
-        if not found and packings[other] is target.packing:
-            target.full.add(what)
-        return found
-
     moves: list[Move] = []
     in_vain: set[Hashable] = set()
-    for one in movable:
-        if len(moves) == _MOST_MOVED or (one.wants, one.groups) in in_vain or board.trials <= 0:
+
+    def fits(one: Assignment, group: int) -> bool:
+        board.trials -= 1
+        return board.trials >= 0 and packings[group].fits([one])
+
+    if fits(one, group):
+        return moves
+    for moved in movable:
+        if (moved.wants, moved.groups) in in_vain:
             continue
-        target = next((other for other in one.groups if other != group and fits(one, other)), None)
+        target = next((other for other in moved.groups if other != group and fits(moved, other)), None)
         if target is None:
-            in_vain.add((one.wants, one.groups))
-        else:
-            moves.append((one, target))
-            packings[target] = packings[target].with_packed([one])
-    return moves
-
-
-def _needed(one: Assignment, packing: PackingCheck, leaving: Sequence[Assignment]) -> int | None:
-    """How many of these must leave before the pod fits; None where it does not even without all of them."""
-
-    def fits(count: int) -> bool:
-        return packing.with_packed((), leaving[:count]).fits([one])
-
-    return bisect_left(range(len(leaving)), True, key=fits) if fits(len(leaving)) else None
+            in_vain.add((moved.wants, moved.groups))
+            continue
+        moves.append((moved, target))
+        packings[target] = packings[target].with_packed([moved])
+        packings[group] = packings[group].with_packed((), [moved])
+        if fits(one, group):
+            return moves
+        if len(moves) == _MOST_MOVED:
+            break
+    return None

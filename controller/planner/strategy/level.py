@@ -18,8 +18,8 @@ from controller.planner.placement.making_room import make_room
 from controller.planner.placement.shares import measure
 from controller.planner.placement.split import split
 
-_REPEATED = 1_000
-"""Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
+_REPEATED = 128
+"""Groups of up to so many nodes are placed again where a pod is left out; one pod of a larger group is no per cent."""
 
 Cost = Callable[[Assignment], float]
 
@@ -58,12 +58,9 @@ def place_once(
 
 def _place_in_group(board: Board, group: int, members: Sequence[Assignment]) -> None:
     hardest_first = sorted(members, key=board.hardness)
-    failed = _place_new(board, group, use_ready(board, group, hardest_first))
-    if failed and sum(len(pool.devices) for pool in board.groups[group].pools) <= _REPEATED:
-        _place_again(board, group, hardest_first, failed)
-        several = [one for one in hardest_first if one.demand.single is None]
-        if several and not all(one.placed for one in hardest_first):
-            _place_again(board, group, hardest_first, several)
+    _place_new(board, group, use_ready(board, group, hardest_first))
+    if len(board.groups[group].nodes) <= _REPEATED and not all(one.placed for one in hardest_first):
+        _place_again(board, group, hardest_first)
 
 
 def settle_level(board: Board, assignments: Sequence[Assignment], gangs: Gangs) -> None:
@@ -74,31 +71,31 @@ def settle_level(board: Board, assignments: Sequence[Assignment], gangs: Gangs) 
         board.place(one)
 
 
-def _place_again(board: Board, group: int, assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
-    """Place all again, `first` before any of them gets something idle; kept if it serves more."""
+def _place_again(board: Board, group: int, assignments: Sequence[Assignment]) -> None:
+    """Place all again, and before any gets something idle those left out, and with several partitions.
+
+    Kept if it serves more.
+    """
+    first = {id(one): one for one in assignments if not one.placed or one.demand.single is None}
     before = [(one, one.node, one.taken) for one in assignments if one.placed]
     board.clear(assignments)
     board.demand({resource for one in assignments for resource, _ in one.wants}, group)
-    for assignment in first:
+    for assignment in first.values():
         board.place(assignment, (group,))
-    earlier = set(map(id, first))
-    _place_new(board, group, use_ready(board, group, [one for one in assignments if id(one) not in earlier]))
+    _place_new(board, group, use_ready(board, group, [one for one in assignments if id(one) not in first]))
     if sum(one.placed for one in assignments) <= len(before):
         board.restore(assignments, before)
 
 
-def _place_new(board: Board, group: int, assignments: Sequence[Assignment]) -> list[Assignment]:
-    """Place in this order; returns those that found no node."""
+def _place_new(board: Board, group: int, assignments: Sequence[Assignment]) -> None:
+    """Place in this order."""
     last = {resource: number for number, one in enumerate(assignments) for resource, _ in one.wants}
     board.demand(last, group)
-    failed = []
     for number, assignment in enumerate(assignments):
-        if not board.place(assignment, (group,)):
-            failed.append(assignment)
+        board.place(assignment, (group,))
         for resource in [resource for resource, _ in assignment.wants if last[resource] == number]:
             del last[resource]
             board.demand(last, group)
-    return failed
 
 
 def _backfill(board: Board, assignments: Sequence[Assignment]) -> None:

@@ -19,7 +19,11 @@ _MIG_PREFIX = "nvidia.com/mig-"
 NO_MEMORY = "nvidia.com/gpu-0gb"
 
 _MPS_GB = re.compile(r"nvidia\.com/gpu-([1-9]\d*)gb", re.ASCII)
-_LIKE_OURS = re.compile(r"nvidia\.com/(mig-|gpu-|gpumem|gpucores|.*\dg\.\d+gb)", re.ASCII | re.IGNORECASE)
+_LIKE_OURS = re.compile(
+    r"nvidia\.com/(mig-|gpu-|gpus?$|gpu\.\d|gpumem|gpucores|.*\dg\.\d+gb)"
+    r"|(?!nvidia\.com/)[^/]*nvidia[^/]*/(gpus?$|gpu-\d|mig-\d)",
+    re.ASCII | re.IGNORECASE,
+)
 # The last part is the suffix that NVIDIA's plugin adds when a MIG instance is shared in time: no profile of its own.
 _MIG = re.compile(r"(?P<slices>\d+g\.\d+gb)(?P<attributes>(?:[.-][a-z]+)*)(?<!\.shared)", re.ASCII)
 

@@ -5,9 +5,9 @@ themselves answer in kube-scheduler's words (`controller.simulator`); what they 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from controller.explanation.phrases import Answer, counted, joined, listed
 from controller.model.reasons import UnplacedReason
@@ -23,24 +23,26 @@ NO_WORK_LEFT = Answer(
     "The planning pass used up its work or its time before it examined this pod on every node. Wait, or ask an "
     "administrator to check in the controller's log which pods took most.",
 )
+_WhyNot: TypeAlias = Callable[[PodView, NodeView], Misfit | None]
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "(.+)" not found')
 
 
 class _Obstacle(NamedTuple):
-    """The words after one node, after several nodes, and what would help."""
+    """The words after one node, after several nodes, and what would help; all of them for several obstacles."""
 
     one: str
     many: str
     remedy: str
+    number: int = 1
 
 
-def kept_off(pod: PodView, rejected: Sequence[tuple[NodeView, Misfit]]) -> Answer:
+def kept_off(pod: PodView, rejected: Sequence[tuple[NodeView, Misfit]], why_not: _WhyNot) -> Answer:
     """By filters that read the node alone; `rejected` are all nodes that could hold it otherwise."""
     nodes: dict[_Obstacle, list[str]] = {}
     for node, misfit in rejected:
-        nodes.setdefault(_obstacle(pod, node, misfit), []).append(node.name)
-    # The obstacle on most nodes: taking it away gives the pod most places.
-    by_number = sorted(nodes, key=lambda obstacle: (-len(nodes[obstacle]), obstacle))
+        nodes.setdefault(_all_of(_obstacles(pod, node, misfit, why_not)), []).append(node.name)
+    # Of those that are least to take away the one on most nodes: that gives the pod most places.
+    by_number = sorted(nodes, key=lambda obstacle: (obstacle.number, -len(nodes[obstacle]), obstacle))
     remedy = by_number[0].remedy
     if len(rejected) == 1:
         message = f"The only suitable node, {rejected[0][0].name}, {by_number[0].one}."
@@ -81,6 +83,30 @@ def kept_off_by_others(nodes: int, reasons: Mapping[str, int], which: str = "eve
     return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, message, f"Of {counted(nodes, 'node')}: {detail}.")
 
 
+def _obstacles(pod: PodView, node: NodeView, misfit: Misfit | None, why_not: _WhyNot) -> Iterator[_Obstacle]:
+    """What a filter finds once what the ones before it found is taken away."""
+    while misfit is not None:
+        yield _obstacle(pod, node, misfit)
+        if misfit.plugin == "NodeUnschedulable":
+            node = uncordoned(node)
+        elif misfit.plugin == "TaintToleration":
+            node = unmarked(node)
+        elif misfit.plugin == "NodeAffinity" and pod.node_selector:
+            pod = replace(pod, uid="", node_selector=())
+        elif misfit.plugin == "NodeAffinity" and pod.node_affinity is not None:
+            pod = replace(pod, uid="", node_affinity=None)
+        else:
+            return
+        misfit = why_not(pod, node)
+
+
+def _all_of(found: Iterable[_Obstacle]) -> _Obstacle:
+    """The selector and affinity first: without them the pod may go where nothing else is in its way."""
+    each = sorted(dict.fromkeys(found), key=lambda obstacle: not obstacle.one.startswith("does not match"))
+    one, many, remedies = (list(texts) for texts in zip(*(obstacle[:3] for obstacle in each), strict=True))
+    return _Obstacle(joined(one), joined(many), " ".join(remedies), len(each))
+
+
 def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
     match misfit.plugin:
         case "TaintToleration":
@@ -90,16 +116,12 @@ def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
                 which = "each" if len(taints) > 1 else "it"
                 return _Obstacle(f"has {names}", f"have {names}", f"Add a toleration for {which} to the pod.")
         case "NodeUnschedulable":
-            then = _obstacle(pod, uncordoned(node), Misfit(plugin="TaintToleration", reasons=()))
-            remedy = "Wait, or ask an administrator to uncordon the node."
-            if not then.one:
-                return _Obstacle("is cordoned", "are cordoned", remedy)
-            return _Obstacle(f"is cordoned and {then.one}", f"are cordoned and {then.many}", f"{remedy} {then.remedy}")
+            return _Obstacle("is cordoned", "are cordoned", "Wait, or ask an administrator to uncordon the node.")
         case "NodeAffinity":
             missing = [f"{key}={value}" for key, value in pod.node_selector if node.labels.get(key) != value]
             if missing or pod.node_affinity is not None:
                 field = "node selector" if missing else "node affinity"
-                what = f"match the pod's {f'{field} {missing[0]}' if missing else f'required {field}'}"
+                what = f"match the pod's {f'{field} {joined(missing)}' if missing else f'required {field}'}"
                 return _Obstacle(f"does not {what}", f"do not {what}", f"Change the pod's {field}.")
     words = misfit.message.removeprefix("node(s) ")
     what = "volumes" if misfit.plugin in VOLUME_FILTERS else "scheduling constraints"

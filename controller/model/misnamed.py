@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from controller.model.demand import is_partition
 from partitioning.models import known_models
-from partitioning.resources import mig_resource, mps_resource_gb
+from partitioning.resources import WHOLE, mig_resource, mps_resource_gb
 
 _NUMBER = re.compile(r"\d+", re.ASCII)
 _STRANGE = {
@@ -18,7 +18,6 @@ _STRANGE = {
     re.compile(r"\dg\.0gb"): "is a profile of Jetson Thor, whose MIG gpuplan does not serve",
 }
 """Right names of something else."""
-_DOMAIN = "nvidia.com/"
 _LEAST_LIKENESS = 0.6
 
 
@@ -44,8 +43,8 @@ def nearest_name(resource: str) -> str:
         return unshared
     number = _NUMBER.search(resource)
     gigabytes = [mps_resource_gb(int(number[0]))] if number is not None and int(number[0]) else []
-    known = {name.removeprefix(_DOMAIN): name for name in (*_mig_names(), *gigabytes)}
-    found = get_close_matches(resource.removeprefix(_DOMAIN).lower(), known, n=1, cutoff=_LEAST_LIKENESS)
+    known = {name.rpartition("/")[2]: name for name in (WHOLE, *_mig_names(), *gigabytes)}
+    found = get_close_matches(unshared.rpartition("/")[2].lower(), known, n=1, cutoff=_LEAST_LIKENESS)
     return known[found[0]] if found else ""
 
 

@@ -97,10 +97,11 @@ def test_what_the_scheduler_filters_by_is_named() -> None:
     reason, message = answer_to(cluster(*servers, pending=[pod("a", "1g.5gb", affinity=[zone])]))
 
     assert reason is UnplacedReason.FILTERED_BY_SCHEDULER
+    both = "does not match the pod's required node affinity and has taint reserved:NoSchedule"
     assert message == (
-        "None of the 2 suitable nodes accepts this pod: 1 does not match the pod's required node affinity and 1 has "
-        "taint reserved:NoSchedule. Change the pod's node affinity. "
-        "node-2 does not match the pod's required node affinity. node-1 has taint reserved:NoSchedule."
+        "None of the 2 suitable nodes accepts this pod: 1 does not match the pod's required node affinity and 1 "
+        f"{both}. Change the pod's node affinity. "
+        f"node-2 does not match the pod's required node affinity. node-1 {both}."
     )
 
 

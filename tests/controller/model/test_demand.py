@@ -160,6 +160,18 @@ def test_names_that_others_serve_are_left_to_them(misnamed: dict[str, Any]) -> N
         ("nvidia.com/MIG-1g.10gb", "nvidia.com/mig-1g.10gb"),
         ("nvidia.com/mig-1g.10gb.shared", "nvidia.com/mig-1g.10gb"),
         ("nvidia.com/mig-1g.10gb.me.shared", "nvidia.com/mig-1g.10gb.me"),
+        ("nvidia.com/gpus", "nvidia.com/gpu"),
+        ("nvidia.com/GPU", "nvidia.com/gpu"),
+        ("nvidia.com/gpu.10gb", "nvidia.com/gpu-10gb"),
+        ("nvidia.con/gpu", "nvidia.com/gpu"),
+        ("nvidia/mig-1g.10gb", "nvidia.com/mig-1g.10gb"),
+        ("requests.nvidia.com/gpu", "nvidia.com/gpu"),
+        ("gpu.nvidia.com/gpu-20gb", "nvidia.com/gpu-20gb"),
+        ("nvidia.com/hostdev", ""),
+        ("nvidia.com/NVIDIA_A10-12Q", ""),
+        ("nvidia.com/GA102GL_A10", ""),
+        ("nvidia.com/gpu.shared", ""),
+        ("amd.com/gpu", ""),
     ],
 )
 def test_what_a_name_was_meant_to_be(typed: str, meant: str | None) -> None:

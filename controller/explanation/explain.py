@@ -18,7 +18,7 @@ from controller.explanation.capability import Prospects, alike, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
 from controller.explanation.drained_gpus import causes_of_drains, to_owner
 from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, kept_off_by_others, uncordoned, unmarked
-from controller.explanation.gangs import about_broken, about_incomplete, about_too_large
+from controller.explanation.gangs import about_broken, about_incomplete, about_too_large, about_too_unlike
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
 from controller.explanation.remedies import WAIT_FOR_RELEASE, also, in_flight, nearest
@@ -114,6 +114,7 @@ class _Explainer:
         self._prospects = Prospects(finished.stocks, finished.board.devices)
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
         self._large_gangs: dict[GangKey | None, Answer | None] = {}
+        self._unlike_gangs: dict[GangKey | None, Answer | None] = {}
         self._answers: dict[Hashable, Answer] = {}
         """Thousands of pods wait for the same reason, and to find it takes a look at every node."""
 
@@ -127,6 +128,8 @@ class _Explainer:
         return found
 
     def _explained(self, assignment: Assignment) -> Answer:
+        if assignment.pod.gang and self._groups.unexamined(assignment.pod):
+            return self._unexamined_gang(key_of(assignment.pod)) or NO_WORK_LEFT
         broken = about_broken(assignment.pod, self._gangs)
         if broken is not None:
             own = self._alone(assignment)
@@ -135,6 +138,12 @@ class _Explainer:
         if drain is not None:
             return self._with_hint(assignment, to_owner(drain, self._board))
         return self._alone(assignment)
+
+    def _unexamined_gang(self, gang: GangKey | None) -> Answer | None:
+        if gang not in self._unlike_gangs:
+            members = [one.demand for one in self._members[gang]]
+            self._unlike_gangs[gang] = about_too_unlike(members, len(self._stocks))
+        return self._unlike_gangs[gang]
 
     def _too_large(self, pod: PodView) -> Answer | None:
         """Of a gang that would not fit if nothing else were there."""
@@ -301,7 +310,7 @@ class _Explainer:
         causes = {number: self._causes(number, assignment.wants) for number in large}
         eligible = [number for number in large if not causes[number]] or large  # others need more than one remedy
         kept = [(node, self._misfit(assignment.pod, node)) for node in (self._stocks[one].node for one in eligible)]
-        found = kept_off(assignment.pod, [(node, misfit) for node, misfit in kept if misfit is not None])
+        found = kept_off(assignment.pod, [(node, misfit) for node, misfit in kept if misfit is not None], self._misfit)
         more = [cause for number in eligible for cause in causes[number]]
         return found._replace(message=f"{found.message} {nearest(more).message}") if more else found
 

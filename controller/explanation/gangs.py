@@ -10,6 +10,7 @@ from controller.explanation.phrases import Answer
 from controller.model.demand import Demand
 from controller.model.reasons import UnplacedReason
 from controller.model.views import PodView
+from controller.planner.inventory.combinations import most_examined
 from controller.planner.inventory.stock import NodeStock
 from controller.planner.placement.gangs import Gangs, Incomplete, key_of
 from controller.simulator import selects_itself
@@ -32,6 +33,18 @@ def about_broken(pod: PodView, gangs: Gangs) -> Answer | None:
         UnplacedReason.GANG_WAITS,
         f"Pod group {pod.gang} needs places for {gangs.needs[gang]} pods at once; only {gangs.found[gang]} can be "
         "provided. Wait for running pods to finish, or add a GPU node.",
+    )
+
+
+def about_too_unlike(members: Sequence[Demand], nodes: int) -> Answer | None:
+    """None where a pass on so many nodes can examine the gang: it has its turn as a whole, or none."""
+    unlike, most = len({member.wants for member in members if member.single is None}), most_examined(nodes)
+    if unlike <= most:
+        return None
+    return Answer(
+        UnplacedReason.GANG_WAITS,
+        f"The pods of group {members[0].pod.gang} request {unlike} unlike combinations of partitions, and a planning "
+        f"pass examines {most} at most. Let them request {most} or fewer, or one partition each.",
     )
 
 

@@ -20,12 +20,17 @@ _LEAST = 100
 """Combinations that are examined in any case: most clusters have a few dozen."""
 
 
+def most_examined(nodes: int) -> int:
+    """Unlike combinations in one pass, in a cluster of so many nodes."""
+    return max(_LEAST, LOOKS // max(1, nodes))
+
+
 def without_turn(
     demands: Iterable[Demand], nodes: int, first: Sequence[str] = (), kept: Collection[str] = ()
 ) -> frozenset[str]:
     """`demands` in queue order; `first`: uids of pods without a turn in the pass before, `kept`: with a place."""
     several = [demand for demand in demands if demand.single is None]
-    most = max(_LEAST, LOOKS // max(1, nodes))
+    most = most_examined(nodes)
     if len({demand.wants for demand in several}) <= most:
         return frozenset()
     waits = defaultdict(lambda: len(first), {uid: number for number, uid in enumerate(first)})

@@ -26,7 +26,7 @@ Case: TypeAlias = tuple[Server, PodView]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """`words` name it, `remedy` is what the sentence asks for; `of_filters`: a filter of the scheduler finds it."""
+    """`words` name it, `remedy` is what the sentence requests; `of_filters`: a filter of the scheduler finds it."""
 
     words: str
     remedy: str

@@ -157,3 +157,15 @@ def test_a_pod_keeps_its_drain_and_gets_what_it_emptied_whatever_comes() -> None
     thief = pod("thief", "7g.40gb", created=50, namespace="other")
     after = ended(replace(snapshot, pending=(*snapshot.pending, thief)), "holder-1")
     assert where(plan(after)) == {"large": "node-1"}
+
+
+@pytest.mark.parametrize(("size", "reported"), [(LIMIT + 2, True), (LIMIT, False)])
+def test_a_gang_that_no_pass_examines_reads_the_limit(size: int, reported: bool) -> None:
+    gang = [odd(number, gang="g", gang_size=size) for number in range(size)]
+    messages = {one.message for one in plan(crowd(*gang, number=0)).unplaced}
+    sentence = (
+        f"The pods of group g request {size} unlike combinations of partitions, and a planning pass examines {LIMIT} "
+        f"at most. Let them request {LIMIT} or fewer, or one partition each."
+    )
+
+    assert (messages == {sentence}) is reported

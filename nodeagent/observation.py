@@ -137,7 +137,8 @@ class Observation:
         ends, lost = self.witnessed.ends, self.witnessed.lost
         if not (ends.unread or lost):
             before &= (ends.pending.keys() | self.usage.doubtful.keys()) - ends.new
-        any_other = {d.id for d in config.devices} - self.usage.held.keys() if lost and ends.stray else ()
+        living = self.usage.held.keys() - ends.pending.keys()
+        any_other = {d.id for d in config.devices} - living if lost and ends.stray else ()
         return before.union(self.usage.left, any_other)
 
     def judge(self, gpu: ObservedGpu) -> JudgedGpu:

@@ -46,9 +46,13 @@ class Ledger:
             with contextlib.suppress(OSError):
                 files.lost_ledger.touch()
             mark = NO_LEDGER
+            self._latest = {i: replace(entry, again=True) for i, entry in self._latest.items()}
             self.problem = f"the ledger was lost (deleted, or an older one put back): see {files.lost_ledger.name}"
         # A record that was begun again differs from an earlier one by its name, one that was put back by the count.
         self._mark = LedgerMark(mark.book or uuid.uuid4().hex, mark.writes)
+        if self.problem and self._latest:
+            with contextlib.suppress(OSError):
+                self._write(self._latest)
 
     def record(self, resource: str, ids: Collection[str], unmarked: Collection[str] = ()) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out.
@@ -62,6 +66,14 @@ class Ledger:
             doubted = {i for i in ids if i in unmarked or (lost and i not in self._latest)}
             first = Allocation(id="", resource=resource, at=now, boot_id=self._boot_id, up_seconds=up_seconds)
             self._write({**self._latest, **{i: replace(first, id=i, again=i in doubted) for i in ids}})
+
+    def recall(self, resource: str, ids: Collection[str]) -> None:
+        """Enter what a container starts with and no entry names. When it was handed out is not known, nor whether
+        another pod had it before. Raises OSError, as `record`."""
+        with self._lock:
+            if unknown := set(ids) - self._latest.keys():
+                now = Allocation(id="", resource=resource, at=self._clock(), boot_id=self._boot_id, again=True)
+                self._write({**self._latest, **{i: replace(now, id=i) for i in unknown}})
 
     def probe(self) -> None:
         """Write again what could not be written, or is not there any more."""

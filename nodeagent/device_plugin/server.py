@@ -153,6 +153,10 @@ class ResourceServer(rpc.DevicePluginServicer):
     def _why_not_yet(self, ids: Collection[str], context: grpc.ServicerContext) -> str:
         if occupied := self._lists.occupied(ids):
             return f"a process of a pod that was deleted by force still has {occupied[0]}"
+        try:
+            self._ledger.recall(self.resource, ids)
+        except OSError as error:
+            return f"gpuplan cannot write its ledger of allocations: {error}"
         if shared := self._shared(ids, context):
             return f"an earlier pod may still use {shared}: gpuplan's node agent has not seen its end yet"
         devices = [self._lists.device(id_) for id_ in ids]

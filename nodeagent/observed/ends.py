@@ -67,6 +67,8 @@ class Ends:
     """There is one."""
     pending: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By id of a pod that is gone and has not ended: what is left of which pod, for people, or nothing."""
+    waiting: tuple[Gone, ...] = ()
+    """Those pods."""
     new: frozenset[str] = frozenset()
     """Ids that only pods have which live, and which the watch has not brought yet."""
     unread: bool = False
@@ -113,11 +115,11 @@ class EndBook:
             else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
         self._durations.end_pass()
-        pending: dict[str, str] = {}
-        for uid, each in found.items():
-            for device_id in sorted(each.ids) if uid not in ends.ended else ():
-                pending[device_id] = _left(ends.left.get(uid, unread), each.pod) or pending.get(device_id, "")
-        return replace(ends, pending=pending)
+        waiting, pending = tuple(each for uid, each in found.items() if uid not in ends.ended), dict[str, str]()
+        for each in waiting:
+            for device_id in sorted(each.ids):
+                pending[device_id] = _left(ends.left.get(each.pod.uid, unread), each.pod) or pending.get(device_id, "")
+        return replace(ends, pending=pending, waiting=waiting)
 
     def _witnessed(
         self,
@@ -130,14 +132,14 @@ class EndBook:
         by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
         left = {uid: by_pod[uid][0].named for uid in found if uid in by_pod}
-        over = {uid for uid in found.keys() - left.keys() if found[uid].finished}
-        for uid in sorted(found.keys() - left.keys() - over):
-            if self._empty(found[uid], complete=complete):
-                holder = self._holder(found[uid], handed_out)
-                if holder:
-                    left[uid] = holder
-                elif not _lists(listed, found[uid].pod, pods) and (holder == "" or not complete):
-                    over.add(uid)
+        over = set[str]()
+        for uid in sorted(found.keys() - left.keys()):
+            each, holder = found[uid], self._holder(found[uid], handed_out)
+            empty = self._empty(each, complete=complete) and not _lists(listed, each.pod, pods)
+            if holder:
+                left[uid] = holder
+            elif each.finished or (empty and (holder == "" or not complete)):
+                over.add(uid)
         # The sandbox of a finished pod ends a moment later.
         left = {uid: title for uid, title in left.items() if not found[uid].finished or self._outlived(uid)}
         holders = {pod.uid for pod in pods.pods if not pod.ended or not pod.resources} | found.keys()
@@ -183,8 +185,9 @@ class EndBook:
 
     def _holder(self, gone: Gone, handed_out: Mapping[str, Allocation]) -> str | None:
         """A process of no pod that has its device open; empty for none, None where that is not known."""
-        # Of a GPU that no record hands out it is not known who had it open before; of an instance no one had.
-        ids = sorted(i for i in gone.ids if i in handed_out or "MIG-" in i)
+        # Of a GPU of which it is not known when it was handed out, nor is it who had it open before; of an instance
+        # no one had.
+        ids = sorted(i for i in gone.ids if "MIG-" in i or (i in handed_out and handed_out[i].up_seconds))
         numbers = self.numbers(ids) if ids else ()
         holders = self.processes.holders(numbers) if numbers else ()
         if numbers is None or isinstance(holders, NoAnswer):

@@ -68,13 +68,12 @@ class Holdings:
             self._pods = {uid: holding for uid, holding in self._pods.items() if uid not in ends.ended}
             self._remember(pods, listed)
             self._remember_claims(pods, entries)
-            self._remember_vanished(pods, entries, handed)
-            self._remember_left(pods, entries, ends)
+            self._remember_gone(ends, handed)
             self._restore(pods)
             self._forgotten = self._lost_by(pods, listed)
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
-        held.update({i: pod.title for pod in _unended(pods) for i in pod.reported})
+        held.update({i: pod.title for pod in _unended(pods) for i in known.get(pod.uid, ())})
         doubtful = self._doubts(allocations, listed, _shown(pods, listed), ends)
         doubtful.update(self._earlier_doubts(pods, ends))
         strays: set[str] = set()
@@ -82,11 +81,7 @@ class Holdings:
             # It may be the process of the pod that has them. Of a new pod List and watch tell within a moment.
             strays = {i for i in doubtful if self._durations.seconds("stray", i) >= FORGOTTEN_SECONDS}
             doubtful = {i: f"{why}, and {ends.strangers}" for i, why in doubtful.items()}
-        for device_id, title, why in self._checkpointed(entries, pods, ends):
-            if title:
-                held.setdefault(device_id, title)
-            else:
-                doubtful.setdefault(device_id, why)
+        self._mark_ended(entries, pods, ends)
         twice = self._shared.twice(pods, known)
         # Where processes are not seen, nothing but time tells of a pod that came and went before this agent.
         watched = self._durations.seconds("watched") >= self._patience_seconds
@@ -192,20 +187,12 @@ class Holdings:
                 known = self._pods.get(pod.uid)
                 self._hold(pod, ids.union(known.ids if known is not None else ()))
 
-    def _remember_vanished(
-        self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry], handed: frozenset[str]
-    ) -> None:
-        """What the checkpoint still has of it; without a device it is remembered too: its process is no stranger's."""
-        known = self._known(pods, checkpoint)
-        for pod in pods.vanished:
-            if pod.uid not in self._pods and not lacks(pod, known, handed):
-                self._hold(pod, known.get(pod.uid, ()))
-
-    def _remember_left(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry], ends: Ends) -> None:
-        """The kubelet drops the line of a pod that is gone, whatever is left of it."""
-        known, named = self._known(pods, checkpoint), {pod.uid: pod for pod in pods.pods}
-        for uid in sorted(uid for uid in ends.left.keys() - self._pods.keys() if known.get(uid)):
-            self._hold(named.get(uid, NodePod(uid=uid, namespace="", name="")), known[uid])
+    def _remember_gone(self, ends: Ends, handed: frozenset[str]) -> None:
+        """Until its end, whatever becomes of the records; without a device too: its process is no stranger's."""
+        for each in ends.waiting:
+            uid = each.pod.uid
+            if uid not in self._pods and not lacks(each.pod, {uid: each.ids}, handed):
+                self._hold(each.pod, each.ids)
 
     def _hold(self, pod: NodePod, ids: Iterable[str]) -> None:
         known = self._pods.get(pod.uid)
@@ -281,20 +268,10 @@ class Holdings:
         self._answered = answered
         return doubtful
 
-    def _checkpointed(
-        self, checkpoint: tuple[CheckpointEntry, ...], pods: ObservedPods, ends: Ends
-    ) -> Iterable[tuple[str, str, str]]:
-        """Id, holder (or nothing), and why it is doubtful."""
-        living = {pod.uid: pod.title for pod in _unended(pods)}
-        mentioned = {entry.pod_uid for entry in checkpoint}
-        # The line of one that has ended is no other pod's, and as old.
-        self._ended = tuple(sorted((mentioned & (ends.ended | set(self._ended))) - living.keys()))
-        for entry in sorted(checkpoint, key=lambda found: (found.pod_uid, found.ids)):
-            if entry.pod_uid in self._ended:
-                continue
-            title = living.get(entry.pod_uid, "")
-            why = f"the kubelet's checkpoint has it with a pod that is gone (UID {entry.pod_uid})"
-            yield from ((device_id, title, why) for device_id in entry.ids)
+    def _mark_ended(self, checkpoint: Iterable[CheckpointEntry], pods: ObservedPods, ends: Ends) -> None:
+        """The line of one that has ended is no other pod's, and as old."""
+        ended = {entry.pod_uid for entry in checkpoint} & (ends.ended | set(self._ended))
+        self._ended = tuple(sorted(ended - {pod.uid for pod in _unended(pods)}))
 
 
 def _shown(pods: ObservedPods, listed: Listed | NoAnswer) -> frozenset[str] | None:

@@ -94,6 +94,7 @@ class Witnesses:
         # After the ledger: one that was put aside before that was read shows now.
         lost_ledger, mark = self.files.lost_ledger, read_ledger_mark(self.files)
         pods = book.observed()
+        checkpoint += _of_finished(pods, listed)
         ends = self.ends.judge(
             self.holdings.gone(pods, checkpoint, handed_out),
             pods,
@@ -130,6 +131,13 @@ class Witnesses:
             # Not how long ago: a sentence that changes every second would be a status write every second.
             return f"the kubelet started just now, and what it lists is believed after {self.kubelet_start_seconds:g} s"
         return ""
+
+
+def _of_finished(pods: ObservedPods, listed: Listed | NoAnswer) -> tuple[CheckpointEntry, ...]:
+    """What the kubelet lists with pods that have ended by the API alone: no other record may have it."""
+    lists = listed if isinstance(listed, Listed) else Listed()
+    found = ((pod.uid, lists.ids([pod.key])) for pod in pods.pods if pod.ended)
+    return tuple(CheckpointEntry(pod_uid=uid, ids=tuple(sorted(ids))) for uid, ids in found if ids)
 
 
 def _admits(pods: ObservedPods, checkpoint: Iterable[CheckpointEntry], listed: Listed | NoAnswer) -> bool:

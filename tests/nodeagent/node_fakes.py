@@ -1,5 +1,7 @@
 """Device plugin and kubelet without sockets: strict about what is advertised, and moved by `step` only."""
 
+from dataclasses import replace
+
 from nodeagent.handover.cdi import named_devices
 from nodeagent.handover.config import (
     NO_LEDGER,
@@ -54,11 +56,14 @@ class PluginMemory:
         self.config = PluginConfig()
         found, mark = read_ledger(self.files), read_ledger_mark(self.files)
         self.lost = not mark.follows(read_seen_free(self.files).ledger)
+        self.allocations = {entry.id: entry for entry in found} if isinstance(found, tuple) else {}
         if self.lost:
             self.files.lost_ledger.touch()
             mark = NO_LEDGER
-        self.allocations = {entry.id: entry for entry in found} if isinstance(found, tuple) else {}
+            self.allocations = {i: replace(entry, again=True) for i, entry in self.allocations.items()}
         self._mark = mark if mark.book else LedgerMark(f"book after {self._mark.book}", 0)
+        if self.lost and self.allocations:
+            self._write()
         self.step()
 
     def step(self) -> None:
@@ -118,15 +123,24 @@ class PluginMemory:
         self.allocations[device_id] = Allocation(
             id=device_id, resource=resource, at=at, boot_id=self.boot, up_seconds=at, again=again
         )
-        self._mark = self._mark._replace(writes=self._mark.writes + 1)
-        write_ledger(self.files, self.allocations.values(), self._mark)
+        self._write()
         return True
 
-    def starts(self, device_id: str, pod_uid: str) -> bool:
+    def _write(self) -> None:
+        self._mark = self._mark._replace(writes=self._mark.writes + 1)
+        write_ledger(self.files, self.allocations.values(), self._mark)
+
+    def starts(self, device_id: str, resource: str, pod_uid: str, at: float) -> bool:
         """The answer of PreStartContainer, for the pod that the kubelet's checkpoint has."""
-        entry, alone = self.allocations.get(device_id), read_seen_free(self.files).alone
-        waits = entry is not None and entry.again and alone.get(device_id) != (pod_uid, entry.at)
-        return device_id not in self.config.occupied and not waits
+        if device_id in self.config.occupied:
+            return False
+        if device_id not in self.allocations:
+            self.allocations[device_id] = Allocation(
+                id=device_id, resource=resource, at=at, boot_id=self.boot, again=True
+            )
+            self._write()
+        entry, alone = self.allocations[device_id], read_seen_free(self.files).alone
+        return not entry.again or alone.get(device_id) == (pod_uid, entry.at)
 
 
 class KubeletMemory:

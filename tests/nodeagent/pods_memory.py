@@ -88,10 +88,14 @@ class PodsMemory:
         for key, ids in tuple(self.waiting.items()):
             if key not in self.pods or key not in self.kubelet.known:
                 del self.waiting[key]
-            elif all(self.plugin.starts(i, self.pods[key]["metadata"]["uid"]) for i in ids):
+            elif all(self._may_start(key, i) for i in ids):
                 both = sorted(other for other, found in self.running.items() if set(found).intersection(ids))
                 assert not both, f"{key} starts with {ids}, which {both} use"
                 self.start_container(key)
+
+    def _may_start(self, key: tuple[str, str], device_id: str) -> bool:
+        resource = next(iter(self.kubelet.held[key].get("main", ())), "")
+        return self.plugin.starts(device_id, resource, self.pods[key]["metadata"]["uid"], self.clock.now)
 
     def start_container(self, key: tuple[str, str]) -> None:
         """Start a container that waits, whatever PreStartContainer says."""

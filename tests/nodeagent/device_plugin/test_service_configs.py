@@ -157,6 +157,8 @@ def test_no_container_starts_with_what_a_process_of_an_earlier_pod_still_has(
 ) -> None:
     """Such ids are no part of the config's hash: it is loaded all the same."""
     start_plugin()
+    node.load(PluginConfig.of([mig(0), mig(1)]))
+    kubelet.allocate(MIG, 2)
     config = PluginConfig.of([mig(0), mig(1)], unhealthy=["MIG-0"])
     node.load(config)
     kubelet.pre_start(MIG, "MIG-0", "MIG-1")

@@ -84,6 +84,8 @@ def test_slices_without_a_daemon_are_not_given_out(
     eventually(
         lambda: kubelet.healthy(SLICE) == {f"{GPU_B}::10gb::0"}, "kubelet.healthy(SLICE) == {f'{GPU_B}::10gb::0'}"
     )
+    for device in config.devices:
+        kubelet.allocate(SLICE, ids={device.id})
     with pytest.raises(grpc.RpcError, match=r"is not ready: .* This is tried again\."):
         kubelet.pre_start(SLICE, f"{GPU_A}::10gb::0")
     kubelet.pre_start(SLICE, f"{GPU_B}::10gb::0")
@@ -103,6 +105,8 @@ def test_a_container_never_starts_on_another_gpus_daemon(
     node.load(PluginConfig.of([mps(0, GPU_A), mps(0, twin)]))
     first, second = sorted((GPU_A, twin))
     eventually(lambda: kubelet.healthy(SLICE) == {f"{first}::10gb::0"}, "the slice of the first GPU")
+    for gpu in (first, second):
+        kubelet.allocate(SLICE, ids={f"{gpu}::10gb::0"})
     kubelet.pre_start(SLICE, f"{first}::10gb::0")
     with pytest.raises(grpc.RpcError, match="would share one MPS directory"):
         kubelet.pre_start(SLICE, f"{second}::10gb::0")
@@ -126,6 +130,7 @@ def test_a_container_start_is_answered_at_once_from_what_is_known(
     start_mps(daemon_check_seconds=3600.0)
     node.load(PluginConfig.of([mps(0, GPU_A)]))
     eventually(lambda: len(kubelet.healthy(SLICE)) == 1, "one healthy slice")
+    kubelet.allocate(SLICE)
     daemons.hang(node.pipe(GPU_A), 3600)
     kubelet.pre_start(SLICE, f"{GPU_A}::10gb::0")
 
@@ -138,6 +143,7 @@ def test_without_a_supervisor_no_container_starts_and_slices_turn_unhealthy_afte
     loaded = node.load(PluginConfig.of([mps(0, GPU_A)]))
     eventually(lambda: len(kubelet.healthy(SLICE)) == 1, "one healthy slice")
     clients.connect(node.pipe(GPU_A), 77, GPU_A)
+    kubelet.allocate(SLICE)
     supervisor.stop()
     with pytest.raises(grpc.RpcError, match="no supervisor of MPS control daemons runs on this node"):
         kubelet.pre_start(SLICE, f"{GPU_A}::10gb::0")
@@ -207,6 +213,7 @@ def test_daemons_that_hang_delay_no_other_gpu(
     plugin = kubelet.resources[SLICE].newest.plugin
     for device in config.devices:
         if device.gpu in hanging:
+            kubelet.allocate(SLICE, ids={device.id})
             with pytest.raises(grpc.RpcError, match="did not answer within 5 s"):
                 plugin.PreStartContainer(dp.PreStartContainerRequest(devices_ids=[device.id]), timeout=ALLOCATE_SECONDS)
     one = dp.ContainerAllocateRequest(devices_ids=[f"{GPU_B}::10gb::0"])

@@ -5,9 +5,9 @@ import threading
 import grpc
 import pytest
 
-from nodeagent.handover.config import PluginConfig, read_ledger, write_config
+from nodeagent.handover.config import PluginConfig, read_ledger, read_ledger_mark, write_config
 from nodeagent.handover.seen_free import write_seen_free
-from tests.nodeagent.device_plugin.conftest import PluginNode, Start
+from tests.nodeagent.device_plugin.conftest import PluginNode, Running, Start
 from tests.nodeagent.device_plugin.devices import MIG, SLICE, mig, mps
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
 from tests.waiting import eventually
@@ -45,12 +45,13 @@ def again(kubelet: FakeKubelet) -> str:
 
 
 @pytest.fixture
-def agent(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
-    """It says whose devices are, and has seen nothing free yet; one device is held."""
+def agent(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> Running:
+    """It says whose devices are, and has seen nothing free yet; one device is held. Returns the plugin."""
     write_seen_free(node.files, {}, {})
-    start_plugin(agent_patience_seconds=0)
+    plugin = start_plugin(agent_patience_seconds=0)
     node.load(TWO)
     kubelet.allocate(MIG, ids={"MIG-0"})
+    return plugin
 
 
 @pytest.mark.usefixtures("agent")
@@ -94,6 +95,28 @@ def test_a_plugin_that_was_started_again_waits_as_well(
     again(kubelet)
     start_plugin(agent_patience_seconds=0)
     assert not starts(kubelet, "MIG-0")
+
+
+@pytest.mark.parametrize("ledger", ["deleted", "an earlier one", "deleted, and so is what the agent said"])
+def test_a_plugin_that_lost_its_ledger_waits_as_well(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, agent: Running, ledger: str
+) -> None:
+    """Which of those with a device had it first, only the agent may know."""
+    earlier = node.files.ledger.read_bytes()
+    uid = again(kubelet)
+    write_seen_free(node.files, {}, {}, read_ledger_mark(node.files))
+    agent.stop()
+    node.files.ledger.unlink()
+    if ledger == "an earlier one":
+        node.files.ledger.write_bytes(earlier)
+    if ledger.endswith("said"):
+        node.files.seen_free.unlink()
+    start_plugin(agent_patience_seconds=0)
+    node.load(TWO)
+    assert not starts(kubelet, "MIG-0")
+    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
+    assert starts(kubelet, "MIG-0")
+    assert starts(kubelet, "MIG-0"), "a container that starts again does not wait again"
 
 
 @pytest.mark.usefixtures("agent")

@@ -166,9 +166,9 @@ def test_a_holder_that_the_watch_never_showed_is_known_by_its_process(world: Wor
     world.settle(3)
     world.wait(61)
     container = leave(world, first)
-    world.settle(3)
     second = world.pod(THREE, device=device)
-    assert second not in world.running
+    world.settle(3)
+    assert second in world.waiting
 
     world.pods_late = False
     world.end_container(container)

@@ -143,10 +143,10 @@ def test_an_allocate_to_a_pod_that_was_never_observed_is_not_its_earlier_holders
 
     world.settle()
     assert device in {instance.uuid for instance in world.gpu().instances}
-    assert "no pod was observed with it yet" in world.gpu_status()["message"]
+    assert f"is held by pod UID {uid_of(2)}" in world.gpu_status()["message"]
 
     world.end_container(("default", "runs on"))
-    world.clock.now += 60
+    world.wait(61)
     world.settle()
     assert world.found() == ("Ready", "Confirmed")
 

@@ -113,7 +113,7 @@ def test_the_checkpoint_is_a_witness_for_a_pod_that_was_not_observed_to_end(worl
 
     world.settle(20)
     assert world.layout().count("3g.40gb") == 1
-    assert "the kubelet's checkpoint has it" in world.gpu_status()["message"]
+    assert "is held by pod UID unknown" in world.gpu_status()["message"]
 
     world.clock.now += 60
     world.settle()

@@ -1,0 +1,83 @@
+"""The plugin's ledger is lost while a pod waits for the end of an earlier one's process: it waits until that ends."""
+
+import shutil
+
+import pytest
+
+from tests.nodeagent.halves import THREE
+from tests.nodeagent.observed.test_ends_proof import ENDED_BY_OTHERS
+from tests.nodeagent.pods_memory import RunningIds
+from tests.nodeagent.world import World
+
+LOST = ["ledger", "an earlier ledger put back", "ledger and marks", "state directory"]
+
+
+def lose(world: World, lost: str, earlier: bytes) -> None:
+    if lost == "state directory":
+        shutil.rmtree(world.state.root)
+        world.state.plugin.directory.mkdir(parents=True)
+    elif lost.startswith("an earlier"):
+        world.state.plugin.ledger.write_bytes(earlier)
+    else:
+        world.state.plugin.ledger.unlink()
+    if lost.endswith("marks"):
+        world.state.plugin.seen_free.unlink()
+    world.plugin.restart()
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("agent", ["stays", "restarts", "restarts later"])
+@pytest.mark.parametrize("ended", ["Failed", "terminated", "deleted by force"])
+def test_who_waits_for_the_process_of_an_earlier_pod_waits_until_it_has_ended(
+    world: World, lost: str, agent: str, ended: str
+) -> None:
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    world.settle()
+    earlier = world.state.plugin.ledger.read_bytes()
+    if ended == "deleted by force":
+        world.force_delete(holder, seen_by_driver=False)
+    else:
+        world.pods[holder]["status"] = ENDED_BY_OTHERS[ended]
+        world.forget(holder)
+    late = world.pod(THREE, device=device)
+    assert world.waiting[late] == (device,)
+    world.run()
+    lose(world, lost, earlier)
+    if agent == "restarts":
+        world.restart()
+    for _ in range(4):
+        world.wait(31)  # that two containers have one device fails the test
+        if agent == "restarts later":
+            world.restart()
+    assert late in world.waiting
+
+    world.end_container(holder)
+    world.wait(61)
+    world.wait(61)
+    assert world.running[late] == (device,)
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_container_that_starts_again_goes_on_once_its_pod_is_known_as_the_only_one(
+    world: World, lost: str, restarted: bool
+) -> None:
+    """As in CrashLoopBackOff, where the kubelet asks before each start."""
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    uid = world.pods[holder]["metadata"]["uid"]
+    world.tree.start(4711, uid, program="pause", files=())
+    world.settle()
+    earlier = world.state.plugin.ledger.read_bytes()
+    if lost.startswith("an earlier"):
+        world.pod(THREE)
+        world.settle()
+    lose(world, lost, earlier)
+    if restarted:
+        world.restart()
+    for _ in range(3):
+        world.end_container(holder)
+        world.waiting[holder] = RunningIds.of(uid, [device])
+        world.wait(5)
+        assert world.running[holder] == (device,)

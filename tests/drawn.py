@@ -18,8 +18,8 @@ def examples(thorough: int) -> int:
 
 
 def points(sweep: Sequence[T]) -> Sequence[T]:
-    """All where 100 examples are drawn by default, else every third, and the last."""
-    return sweep if _by_default() >= FULL else [*sweep[:-1:3], *sweep[-1:]]
+    """All where 100 examples are drawn by default, else every sixth, and the last."""
+    return sweep if _by_default() >= FULL else [*sweep[:-1:6], *sweep[-1:]]
 
 
 def cells(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:

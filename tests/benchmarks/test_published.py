@@ -52,6 +52,8 @@ def test_the_pod_that_can_never_run_counts_for_none_of_the_others() -> None:
     assert found["longest"] < 20_000  # it waits until the replay ends
 
 
+@pytest.mark.slow
+@pytest.mark.thorough
 def test_measure_renews_the_policies_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("trickle", "nodes=1,gpus=1,model=H100-80GB", "a few")
     monkeypatch.setattr(published, "CASES", (case,))

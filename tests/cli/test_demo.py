@@ -8,7 +8,7 @@ import pytest
 
 from docs.generate.demo import BARS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 
 CHAPTERS = 7
 PODS_THAT_FIT = 11

@@ -28,6 +28,7 @@ def test_ordinary_pods_are_placed_as_without_the_odd_ones(first: int) -> None:
     assert [problem for seed in range(first, first + 25) for problem in run(case(seed))[0]] == []
 
 
+@pytest.mark.thorough
 def test_every_kind_is_drawn_and_some_of_the_ordinary_pods_are_placed() -> None:
     cases = [case(seed) for seed in range(100)]
     drawn = Counter(pod.name for one in cases for pod in one.with_odd.pending)

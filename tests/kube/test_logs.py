@@ -80,13 +80,6 @@ def test_json_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert third["trace"].endswith("ValueError: x=1")
 
 
-@pytest.mark.parametrize("program", ["nodeagent", "controller"])
-def test_each_program_prints_its_version(program: str) -> None:
-    done = subprocess.run([sys.executable, "-m", program, "--version"], capture_output=True, text=True, check=True)
-
-    assert re.fullmatch(rf"gpuplan-{program} \d+\.\d+\.\d+\S*\n", done.stdout)
-
-
 @pytest.mark.parametrize(("main", "arguments"), [(nodeagent_main, ["--node-name", "n1"]), (controller_main, [])])
 @pytest.mark.parametrize("content", [None, "", "{", "a: b"], ids=["missing", "empty", "no YAML", "no kubeconfig"])
 def test_without_a_usable_kubeconfig_a_program_ends_with_a_sentence(  # noqa: PLR0917

@@ -13,13 +13,14 @@ import logging
 import multiprocessing
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 from sandbox.driver.compute_instances import mig_device_uuid, mig_devices
 from sandbox.driver.machine import observe
@@ -72,14 +73,20 @@ class Result:
     """Passes after which something that served was not on offer, or not in the Node's capacity."""
 
 
-def cells(calls: Iterable[DriverCall] = CALLS, codes: Iterable[Status] = CODES) -> list[Cell]:
+def cells(
+    calls: Iterable[DriverCall] = CALLS,
+    codes: Iterable[Status] = CODES,
+    *,
+    crossed: Callable[..., Iterable[tuple[Any, ...]]] = product,
+) -> list[Cell]:
+    """`crossed` says which cells of the table of one call; a call that hangs is one cell per agent in any."""
     codes = tuple(codes)
     found = []
     for call in calls:
-        for new_agent in (True,) if call.kept else (False, True):
-            answers = product(codes, (Lasting.ONCE, Lasting.MINUTE, Lasting.EVER))
-            found += [Cell(call=call, lasting=long, code=code, new_agent=new_agent) for code, long in answers]
-            found.append(Cell(call=call, lasting=Lasting.HANGING, code=None, new_agent=new_agent))
+        agents = (True,) if call.kept else (False, True)
+        answers = crossed(codes, (Lasting.ONCE, Lasting.MINUTE, Lasting.EVER), agents)
+        found += [Cell(call=call, lasting=long, code=code, new_agent=new) for code, long, new in answers]
+        found += [Cell(call=call, lasting=Lasting.HANGING, code=None, new_agent=new) for new in agents]
     return found
 
 

@@ -49,7 +49,7 @@ def some_layout(data: st.DataObject, key: str) -> Layout:
     return data.draw(st.sampled_from(layouts_by_counts(key)[geometry]))
 
 
-@pytest.mark.parametrize("key", ["A30-24GB", "A100-40GB"])
+@pytest.mark.parametrize("key", ["A30-24GB", pytest.param("A100-40GB", marks=pytest.mark.thorough)])
 def test_pack_finds_a_layout_exactly_where_brute_force_finds_one(key: str) -> None:
     """Every geometry, with one layout for every set of memory slices and media engines that can be taken."""
     model, by_counts = MODELS[key], layouts_by_counts(key)

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from tests.drawn import cells
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import mig
 from tests.nodeagent.observed.test_ends_proof import ENDED_BY_OTHERS
@@ -16,10 +17,10 @@ from tests.nodeagent.world import World
 HOURS_SECONDS = 7200.0
 
 
-@pytest.mark.parametrize("lost", ["memory", "state directory", "nothing"])
-@pytest.mark.parametrize("settled_seconds", [11, HOURS_SECONDS])
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("status", ENDED_BY_OTHERS)
+@pytest.mark.parametrize(
+    ("lost", "settled_seconds", "restarted", "status"),
+    cells(["memory", "state directory", "nothing"], [11, HOURS_SECONDS], [False, True], [*ENDED_BY_OTHERS]),
+)
 def test_what_only_the_checkpoint_knew_is_held_after_its_line_is_gone(
     world: World, lost: str, settled_seconds: float, restarted: bool, status: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 The scheduler here binds right after one side effect of the agent, as the Node is then, or as it was before that effect,
 since its watch may be late; the kubelet admits the pod after its device list has moved on. No status tick ever helps.
-Each scenario is run once for each effect (in the quick profile for each third), with and without the agent killed
+Each scenario is run once for each effect (in the quick profile for each sixth), with and without the agent killed
 there, whose successor has only the disk.
 """
 

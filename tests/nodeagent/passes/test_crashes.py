@@ -1,6 +1,6 @@
 """kill -9 of the agent after every single side effect: a new one, from disk alone, must reach the same end.
 
-Each scenario is run once to count the effects, then once per effect (in the quick profile for each third). The world
+Each scenario is run once to count the effects, then once per effect (in the quick profile for each sixth). The world
 itself fails the test when an instance that a container uses is touched.
 """
 

@@ -121,7 +121,7 @@ def test_after_five_minutes_the_message_says_what_to_do(held: World) -> None:
     assert held.condition("Stalled")["status"] == "False"
 
 
-@pytest.mark.parametrize("each_seconds", [20, 280])
+@pytest.mark.parametrize("each_seconds", [20, pytest.param(280, marks=pytest.mark.thorough)])
 def test_restarted_agent_goes_on_with_the_pauses_of_the_one_before(held: World, each_seconds: int) -> None:
     """Or DCGM, which is off for five minutes, would be off again after each restart."""
     found = []

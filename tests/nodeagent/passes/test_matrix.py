@@ -1,14 +1,22 @@
-"""What cannot serve is not on offer: some cells of `tests.nodeagent.matrix`, which has all of them."""
+"""What cannot serve is not on offer: some cells of `tests.nodeagent.matrix`, which has all of them.
+
+Of each call in the quick profile as few as show each code, each duration, and an agent that starts meanwhile.
+"""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nodeagent import hardware
 from sandbox.driver.status import Status
+from tests import drawn
+from tests.nodeagent import matrix
 from tests.nodeagent.driver_calls import CALLS, ELSEWHERE, Kind
-from tests.nodeagent.matrix import Cell, cells, run
+from tests.nodeagent.matrix import Cell, run
+
+cells = partial(matrix.cells, crossed=drawn.cells)
 
 REQUIRED = [call for call in CALLS if call.kind is Kind.REQUIRED]
 SOME = [

@@ -70,7 +70,7 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
     clock, cache, driver, file, journal = parts.clock, parts.cache, parts.driver, parts.file, parts.journal
     hardware = HardwareReader(driver, clock)
     right = CountsRight(parts.node.ask_policy, wanted=settings.write_allocatable, clock=clock)
-    guard = NodeGuard(parts.node, right, clock=clock)
+    guard = NodeGuard(parts.node, right, parts.state.taint, clock=clock)
     modes = ComputeModes(driver, parts.state.compute_modes, exclusive=settings.mps_exclusive_process)
     confirmer = Confirmer(
         clock=clock,

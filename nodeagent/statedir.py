@@ -20,7 +20,7 @@ class StateDir:
     def __init__(self, root: Path) -> None:
         self.root, self.plugin = root, PluginFiles(root)
         self.journal, self.holdings = root / "journal", root / "holdings.json"
-        self.compute_modes = root / "compute-modes.json"
+        self.compute_modes, self.taint = root / "compute-modes.json", root / "taint.json"
         self.nvidia_switch = root / "nvidia-switch.json"
 
     def lock(self) -> "AgentLock":

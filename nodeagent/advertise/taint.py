@@ -2,29 +2,43 @@
 
 A new list that lowers a resource's count reaches the scheduler only at the kubelet's next status tick; pods bound until
 then are refused permanently. The taint spares them that: it is on the Node from before the list is sent, and long
-enough for pods that were bound meanwhile to be seen, until the Node shows the new count, and ten minutes at most: it
-keeps every pod off the node, and is no more than a courtesy. Amounts are written, up or down, only once the kubelet
-lists exactly these ids: admission and the kubelet's own tick read the same list. A count that was lowered before that
-would be put back by the tick. Must never be relied on for safety: withdrawal is what protects pods.
+enough for pods that were bound meanwhile to be seen, until the Node shows the new count, and ten minutes at most, over
+restarts of the agent: it keeps every pod off the node, and is no more than a courtesy. Amounts are written, up or down,
+only once the kubelet lists exactly these ids: admission and the kubelet's own tick read the same list. A count that was
+lowered before that would be put back by the tick. Must never be relied on for safety: withdrawal is what protects pods.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
+
+from pydantic import TypeAdapter, with_config
 
 from crds.v1alpha1.names import TAINT_CHANGING
 from nodeagent.advertise.counts_right import OUTDATED, Answer, CountsRight
+from nodeagent.handover.files import WIRE
+from nodeagent.handover.kept import Kept
 from nodeagent.observed.node import ObservedNode
 
 BOUND_SECONDS = 600.0
 """Longest time with the taint; the change that it was for goes on without."""
-INHERITED_SECONDS = 60.0
-"""The same of one that an earlier agent has left, from the start of this one: an agent that ends sooner keeps it."""
 SETTLE_SECONDS, UNWATCHED_SECONDS = 0.2, 10.0
 """How long a list waits from the answer to the taint on, and as long again as that took; at most, where the watch does
 not bring the taint."""
 LATE_SECONDS = 1.0
 """Between two passes while that is late; its event wakes the agent."""
+
+
+@with_config(WIRE)
+@dataclass(frozen=True, slots=True)
+class _Taint:
+    """As this agent, or one before it, set it for the change that has not ended."""
+
+    since: float | None = None
+    """By the clock that starts with the machine; None while it is not there."""
+    given_up: bool = False
+    """It was there for too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +81,9 @@ class NodeWriting(Protocol):
 class NodeGuard:
     """Keeps the scheduler from binding pods to what is being withdrawn."""
 
-    def __init__(self, writer: NodeWriting, right: CountsRight, *, clock: Callable[[], float]) -> None:
+    def __init__(self, writer: NodeWriting, right: CountsRight, record: Path, *, clock: Callable[[], float]) -> None:
         self._writer, self._right, self._clock = writer, right, clock
-        self._tainted_at: float | None = clock() + INHERITED_SECONDS - BOUND_SECONDS
+        self._taint = Kept(record, TypeAdapter(_Taint), _Taint())
         self._seen_at, self._watched = clock(), False
         """When this pass began, hence read its pods, and whether the watch of the Node had brought the latest then."""
         self._asked_at, self._settle_seconds = clock(), 0.0
@@ -80,8 +94,6 @@ class NodeGuard:
         """Its removal failed, and may have been carried out: the Node may lack the taint that was read of it."""
         self._waiting: Lists | None = None
         """The list that this pass wants to send."""
-        self._given_up = False
-        """The taint was there for too long, and its change has not ended."""
         self.why = ""
         """Why the taint is on the Node, as of the last pass."""
         self.due_seconds: float | None = None
@@ -99,7 +111,7 @@ class NodeGuard:
 
     def awaits_taint(self, node: ObservedNode | None, lists: Lists) -> bool:
         """Whether this list may not be sent before the Node has, or has had for a moment, the taint."""
-        if node is None or not lowered(_most(node, lists), lists.counts) or self._given_up:
+        if node is None or not lowered(_most(node, lists), lists.counts) or self._taint.value.given_up:
             return node is None
         waited_seconds = self._seen_at - self._asked_at
         settled = waited_seconds >= (self._settle_seconds if self._watched else UNWATCHED_SECONDS)
@@ -122,7 +134,7 @@ class NodeGuard:
     def _ask(self, node: ObservedNode) -> str:
         """Write the taint; returns why it could not be written."""
         if not node.changing:
-            self._tainted_at = None
+            self._taint.keep(_Taint())
         asked_at = self._clock()
         failed = self._writer.set_taint(True)
         self._asked_at = self._clock()
@@ -167,15 +179,15 @@ class NodeGuard:
 
     def _bounded(self, node: ObservedNode, why: str) -> str:
         """Keep the taint for a reason, and for no longer than its bound."""
+        known, now = self._taint.value, self._clock()
         if not node.changing:
-            self._tainted_at, self._given_up = None, self._given_up and bool(why)
+            self._taint.keep(_Taint(given_up=known.given_up and bool(why)))
             return ""
-        self._tainted_at = self._clock() if self._tainted_at is None else self._tainted_at
-        self._given_up = self._clock() - self._tainted_at >= BOUND_SECONDS
-        if why and not self._given_up:
-            self.why = (
-                f"the node has the taint {TAINT_CHANGING}, which keeps every pod off it, for 10 min at most: {why}"
-            )
+        since = now if known.since is None else min(known.since, now)  # the machine may have been restarted
+        given_up = now - since >= BOUND_SECONDS
+        self._taint.keep(_Taint(since, given_up))
+        if why and not given_up:
+            self.why = f"the node has the taint {TAINT_CHANGING}, which keeps off every pod, for 10 min at most: {why}"
             return ""
         return self.lift(node)
 

@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ from tests.apiserver import ApiServer
 from tests.clock import Clock
 
 R = "nvidia.com/mig-1g.10gb"
+NOWHERE = Path("/proc/no/taint.json")
+"""It cannot be written."""
 PATH = "/api/v1/nodes/n"
 FOREIGN = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
@@ -209,7 +212,8 @@ def push(guard: NodeGuard, node: ObservedNode | None, wanted: Lists, *, watched:
 
 def guard(writer: Writer, *, write: bool = False, clock: Clock | None = None) -> NodeGuard:
     clock = clock or Clock()
-    return NodeGuard(writer, CountsRight(writer.ask_policy, wanted=write, clock=clock), clock=clock)
+    right = CountsRight(writer.ask_policy, wanted=write, clock=clock)
+    return NodeGuard(writer, right, NOWHERE, clock=clock)
 
 
 @pytest.mark.parametrize(("answer", "asked"), [("forbidden", 2), (OUTDATED, 1)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.advertise.taint import BOUND_SECONDS, INHERITED_SECONDS
+from nodeagent.advertise.taint import BOUND_SECONDS
 from tests.clock import Clock
 from tests.nodeagent.advertise.test_taint import A, Writer, guard, lists, observed, push
 
@@ -90,7 +90,7 @@ def test_it_goes_after_its_bound_also_where_amounts_are_refused() -> None:
     clock = Clock()
     writer = Writer("denied", clock)
     found = guard(writer, write=True, clock=clock)
-    for seconds, gone in ((0.0, False), (INHERITED_SECONDS - 1.0, False), (1.0, True)):
+    for seconds, gone in ((0.0, False), (BOUND_SECONDS - 1.0, False), (1.0, True)):
         clock.now += seconds
         found.begin_pass(watched=True)
         assert found.after_push(TAINTED, lists({A: 1}), (), all_withdrawn=True) == "denied"

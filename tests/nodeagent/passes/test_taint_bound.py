@@ -72,16 +72,65 @@ def test_it_goes_after_its_bound_in_any_case_and_stays_away(halves: World, stuck
     assert not halves.tainted()
 
 
-def test_agent_that_ends_again_and_again_does_not_keep_it_for_ever(halves: World) -> None:
+@pytest.mark.parametrize("lives_seconds", [4.0, 50.0, 90.0, 400.0])
+def test_agents_that_end_again_and_again_keep_it_for_no_longer_than_one(halves: World, lives_seconds: float) -> None:
     halves.node_ticks = False
     halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
-    for _ in range(4):
-        run_for(halves, 90.0)
+    halves.pass_only()
+    began = halves.clock.now
+    while halves.clock.now < began + BOUND_SECONDS - lives_seconds:
+        run_for(halves, lives_seconds)
+        assert halves.tainted()
+        halves.restart()
+    for _ in range(1 + int(2 * BOUND_SECONDS / lives_seconds)):
+        run_for(halves, lives_seconds)
         halves.restart()
     assert not halves.tainted()
-    run_for(halves, 600.0)
+    assert halves.effect.done.count("taint True") == 1, "nor does one of them set it again"
+
+    halves.node_ticks = True
+    run_for(halves, 60.0)
+    assert halves.found() == ("Ready", "Confirmed")
+    halves.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    halves.pass_only()
+    assert halves.tainted(), "the next change has it again"
+
+
+@pytest.mark.parametrize("away_seconds", [60.0, 300.0])
+def test_agent_that_starts_without_the_api_server_leaves_it_until_the_node_is_written(
+    halves: World, away_seconds: float
+) -> None:
+    halves.node_ticks = False
+    halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+    for _ in range(3):
+        halves.run()
+    assert halves.tainted()
+    halves.restart()
+    halves.clock.now += away_seconds
+    run_for(halves, 4.0)
+    assert halves.tainted(), "the kubelet's next tick is ten seconds away"
+    halves.node_ticks = True
+    run_for(halves, 30.0)
     assert not halves.tainted()
-    assert halves.effect.done.count("taint True") == 1
+
+
+@pytest.mark.parametrize("record", ["lost", "spoilt", "of an earlier boot"])
+def test_taint_of_which_no_start_is_known_has_its_bound_from_now_on(halves: World, record: str) -> None:
+    halves.node_ticks = False
+    halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+    for _ in range(3):
+        halves.run()
+    path = halves.state.taint
+    assert path.exists()
+    if record == "lost":
+        path.unlink()
+    else:
+        path.write_text("{" if record == "spoilt" else '{"since": 1e9}')
+    halves.restart()
+    run_for(halves, BOUND_SECONDS - 60.0)
+    assert halves.tainted()
+    run_for(halves, 120.0)
+    assert not halves.tainted()
 
 
 def test_taint_that_is_refused_stalls_the_plan_with_its_cause(halves: World, monkeypatch: pytest.MonkeyPatch) -> None:

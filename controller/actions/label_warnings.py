@@ -44,10 +44,9 @@ class LabelWarnings:
 
     def _problem(self, node: NodeView) -> str:
         record = record_problem(node)
-        given = node.labels.get(LABEL_DRIVER, CLOSED)
-        driver = (
-            "" if given == CLOSED else f"label {LABEL_DRIVER}={given} is not understood: use {CLOSED}, or remove it"
-        )
+        given, driver = node.labels.get(LABEL_DRIVER, CLOSED), ""
+        if given != CLOSED:
+            driver = f"label {LABEL_DRIVER}={given} is not understood: use {CLOSED}, or remove it"
         return "; ".join(filter(None, (enablement(node.labels).warning, replicas(node.labels)[1], driver, record)))
 
 
@@ -56,10 +55,10 @@ def record_problem(node: NodeView) -> str:
     if node.operator_record is None or values_before(node.operator_record) is not None:
         return ""
     # Where the labels are off, only the record can say what they were.
-    off = gpu_operator.runs(node.labels) and not gpu_operator.switched_on(node.labels)
-    before = json.dumps(dict.fromkeys(gpu_operator.RIVALS, "true"))
-    remedy, value = "write what they were", f" --overwrite {ANNOTATION_OPERATOR_LABELS}='{before}'"
-    if not off:
+    managed = (*gpu_operator.RIVALS, *gpu_operator.MONITORS)
+    before = {key: gpu_operator.ON for key in managed if node.labels.get(key) == gpu_operator.OFF}
+    remedy, value = "write what they were", f" --overwrite {ANNOTATION_OPERATOR_LABELS}='{json.dumps(before)}'"
+    if not before:
         remedy, value = "remove it", f" {ANNOTATION_OPERATOR_LABELS}-"
     return (
         f"annotation {ANNOTATION_OPERATOR_LABELS} is not as the controller writes it, so that the labels of the GPU "

@@ -2,12 +2,13 @@
 
 import json
 import logging
+import shlex
 
 import pytest
 
 from controller.actions.label_warnings import LabelWarnings
-from controller.actions.node_labels import values_before
-from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER
+from controller.actions.node_labels import changes, values_before
+from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER, MONITORS
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_DRIVER, LABEL_PARTITIONING
 from tests.builders.objects import node
 from tests.controller.actions.recorder import Recorder
@@ -89,3 +90,24 @@ def test_record_of_the_operators_labels_that_is_not_followed_is_warned_about(
 
 def test_record_that_the_warning_proposes_is_followed() -> None:
     assert values_before(WRITE.partition("=")[2].strip("'")) == {DEVICE_PLUGIN: "true", MIG_MANAGER: "true"}
+
+
+ON, OFF = ({key: value for key in (DEVICE_PLUGIN, MIG_MANAGER)} for value in ("true", "false"))
+PARKED = dict.fromkeys(MONITORS, "false")
+
+
+@pytest.mark.parametrize("labels", [OFF | PARKED, ON | PARKED, PARKED, OFF | {MONITORS[0]: "false"}])
+@pytest.mark.parametrize("mode", ["mig", None])
+def test_the_command_puts_back_dcgm_too(labels: dict[str, str], mode: str | None) -> None:
+    """The record was spoilt while DCGM was off for a change: as a shell takes the command, and the controller."""
+    bench, recorder = StateBench(), Recorder()
+    raw = node(mode=mode, metadata={"annotations": {ANNOTATION_OPERATOR_LABELS: "spoilt"}})
+    raw["metadata"]["labels"] |= labels
+    bench.node(raw)
+    LabelWarnings(recorder, bench.state, clock=bench.clock).run()
+    ((*_, message),) = recorder.emitted
+
+    written = shlex.split(message.partition("kubectl annotate ")[2])[-1].partition(f"{ANNOTATION_OPERATOR_LABELS}=")
+    found = changes(raw["metadata"]["labels"], written[2], manage=True, released=mode is None)
+    put_back = {key: value for key, value in found.labels.items() if key in MONITORS}
+    assert put_back == {key: "true" for key in labels if key in MONITORS}

@@ -14,7 +14,7 @@ from nodeagent.observed.processes import Processes
 
 NAMED = 4
 ALL_MINORS = range(256)
-"""Of the GPUs, and of the nodes for control and mode setting."""
+"""Of the GPUs and switches, and of the nodes for control, mode setting and unified memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -40,8 +40,11 @@ class DriverClients:
         numbers = read_device_numbers(self._proc)
         if (major := numbers.major("nvidia")) is None:
             return () if numbers.majors else NoAnswer(reason=numbers.problem)
-        minors = ALL_MINORS if gpu_minor is None else (gpu_minor,)
-        holders = self._processes.holders({(major, minor) for minor in minors}, of_pods=True)
+        parts, minors = {major}, ALL_MINORS if gpu_minor is None else (gpu_minor,)
+        if gpu_minor is None:
+            # The fabric manager has no GPU open, and keeps the driver loaded all the same.
+            parts = {number for name, number in numbers.majors.items() if name.startswith("nvidia")}
+        holders = self._processes.holders({(part, minor) for part in parts for minor in minors}, of_pods=True)
         if isinstance(holders, NoAnswer):
             return holders
         titles = {pod.uid: pod.title for pod in pods}

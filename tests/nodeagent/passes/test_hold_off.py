@@ -315,8 +315,10 @@ def test_restart_after_any_effect_of_a_hold_ends_the_same(make_world: MakeWorld,
         world.effect.done.clear()
         world.effect.kill_after = kill_after
         hold_off(world, None if by == "its end" else CLOSED)
-        world.settle(12)
-        world.settle()
+        for _ in range(24):
+            world.settle(1)
+            found = [c["status"] for c in world.status()["conditions"] if c["type"] == "DriverReleased"]
+            assert not (clients.any_open(world.machine) and found == ["True"]), "who reads that acts on it"
         return world
 
     def ending(world: World) -> tuple[object, ...]:

@@ -1,5 +1,8 @@
 """DriverReleased becomes True in the end, and does not say what was not read: no driver, a monitor, hidden files."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from nodeagent.observed.processes import Process
@@ -8,6 +11,7 @@ from tests import incidents
 from tests.builders.models import H100
 from tests.nodeagent.conftest import MakeWorld
 from tests.nodeagent.items import mig
+from tests.nodeagent.passes.test_held_open import open_devices
 from tests.nodeagent.passes.test_hold_off import SLICE, hold_off, released
 from tests.nodeagent.world import World
 
@@ -87,3 +91,29 @@ def test_unreadable_devices_of_proc_are_not_said_to_have_no_opener(halves: World
     halves.settle()
     message = halves.condition("DriverReleased")["message"]
     assert "No other program" not in message, message
+
+
+@pytest.fixture
+def made() -> Iterator[list[Path]]:
+    """Device nodes in /dev, where the agent looks."""
+    made: list[Path] = []
+    yield made
+    for node in made:
+        node.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("device", ["nvidia", "nvidia-uvm", "nvidia-nvswitch"])
+def test_program_that_keeps_any_part_of_the_driver_loaded_is_named(
+    halves: World, made: list[Path], device: str
+) -> None:
+    """The fabric manager has no GPU open, and the driver cannot be replaced before it has ended."""
+    majors = {**MAJORS, "nvidia-nvswitch": 507}
+    proc = proc_of(halves.machine)
+    hold_off(halves)
+    halves.settle()
+    (proc / "devices").write_text("Character devices:\n" + "".join(f"{n:3d} {name}\n" for name, n in majors.items()))
+    open_devices(made, proc, 4711, "nv-fabricmanage", "0::/system.slice/x.service", (majors[device], 0))
+    halves.pass_only()
+    assert released(halves) == ("True", "DriverClosed")
+    message = halves.condition("DriverReleased")["message"]
+    assert "Programs that have it open: nv-fabricmanage (in no pod)" in message

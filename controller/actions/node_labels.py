@@ -6,8 +6,9 @@ when the node is not enabled any more and its agent has reported that no pod hol
 manage` the operator's labels of its device plugin and mig-manager are switched off and restored with it, and an
 annotation keeps what was there. They are written once when the node is enabled, and once when the operator returns:
 later edits by others are respected. While an agent reports that a partition is held open by a program that the driver
-does not list, DCGM and its exporter are off, too, and in the annotation. What the annotation keeps is put back whatever
-the setting is by then. Must never touch a node without the operator's labels, nor any other label.
+does not list, DCGM and its exporter are off, too, and in the annotation; longer where the driver is closed by then.
+What the annotation keeps is put back whatever the setting is by then. Must never touch a node without the operator's
+labels, nor any other label.
 """
 
 import json
@@ -24,7 +25,7 @@ from controller.actions.environment import Environment
 from controller.actions.metrics import ErrorStage
 from controller.actions.work_queue import RESEND_SECONDS, WorkItem, WorkQueue
 from controller.api.reading import Unreadable
-from crds.v1alpha1 import gpu_operator, paths
+from crds.v1alpha1 import gpu_operator, names, paths
 from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, CONTROLLER_MANAGER, LABEL_NODE_AGENT, GpuState, Reason
 from kube import apply, errors
@@ -89,7 +90,9 @@ def _monitors(labels: Labels, record: str | None, *, held_open: bool) -> Changes
         return Changes()
     parked = {key: before[key] for key in gpu_operator.MONITORS if key in before}
     others = {key: value for key, value in before.items() if key not in parked}
-    if held_open == bool(parked):
+    # Who works on the driver waits for all programs that have it open.
+    closed = labels.get(names.LABEL_DRIVER) == names.CLOSED or gpu_operator.driver_unloads(labels)
+    if held_open == bool(parked) or (closed and not held_open):
         return Changes()
     if held_open:
         runs = {key: gpu_operator.ON for key in gpu_operator.MONITORS if labels.get(key) == gpu_operator.ON}

@@ -31,9 +31,7 @@ class Contest:
         now, deadline_seconds = self._clock(), self._deadline_seconds
         self._sightings = {name: at for name, at in self._sightings.items() if now - at[1] <= deadline_seconds}
         # An older list of our own may still be on its way for some milliseconds: once is not enough.
-        found = (
-            name for name, (first_at, last_at) in self._sightings.items() if last_at - first_at >= deadline_seconds
-        )
+        found = (name for name, (first, last) in self._sightings.items() if last - first >= deadline_seconds)
         return tuple(sorted(found))
 
 

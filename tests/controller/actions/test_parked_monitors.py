@@ -6,8 +6,14 @@ import pytest
 
 from controller.actions.node_labels import Changes, NodeLabels, changes, values_before
 from crds.v1alpha1 import paths
-from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER, MONITORS
-from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_NODE_AGENT, LABEL_PARTITIONING
+from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER, MONITORS, UNLOADING, UPGRADE_STATE
+from crds.v1alpha1.names import (
+    ANNOTATION_OPERATOR_LABELS,
+    CLOSED,
+    LABEL_DRIVER,
+    LABEL_NODE_AGENT,
+    LABEL_PARTITIONING,
+)
 from kube import apply
 from tests.builders.objects import condition, node, status
 from tests.controller.cluster import ApiCluster, Bench
@@ -42,6 +48,18 @@ CASES = {
     "done already": ({**ENABLED, **PARKED}, BEFORE | MONITORED, True, Changes()),
     "a person put it back meanwhile": ({**ENABLED, **MONITORED}, BEFORE | MONITORED, True, Changes()),
     "over": ({**ENABLED, **PARKED}, BEFORE | MONITORED, False, Changes(labels=MONITORED, annotations=noted(BEFORE))),
+    "over, and a person works on the driver": (
+        {**ENABLED, **PARKED, LABEL_DRIVER: CLOSED},
+        BEFORE | MONITORED,
+        False,
+        Changes(),
+    ),
+    "over, and the operator unloads the driver": (
+        {**ENABLED, **PARKED, UPGRADE_STATE: UNLOADING},
+        BEFORE | MONITORED,
+        False,
+        Changes(),
+    ),
     "over, and a person changed one": (
         {**ENABLED, **PARKED, DCGM: "x"},
         BEFORE | MONITORED,

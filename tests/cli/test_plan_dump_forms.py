@@ -96,7 +96,7 @@ def test_files_that_were_put_together_without_a_line_between(
         ({"spec": {"containers": ["c"]}}, "spec.containers: must be a list of containers"),
         ({"status": "Pending"}, "status: must be a mapping"),
         ({"metadata": {"uid": "u"}}, "metadata.name: is missing: every object has one"),
-        ({"metadata": None}, "metadata: None is not of type 'object'"),
+        ({"metadata": None}, "(the document): 'metadata' is a required property"),
         ({"metadata": {"uid": "u", "name": "p", "labels": ["a"]}}, "metadata.labels: must be a mapping of texts"),
         ({"metadata": {"uid": "u", "name": "p", "annotations": {"a": 1}}}, "metadata.annotations: must be a mapping"),
         (

@@ -46,7 +46,8 @@ class Ledger:
             with contextlib.suppress(OSError):
                 files.lost_ledger.touch()
             mark = NO_LEDGER
-            self._latest = {i: replace(entry, again=True) for i, entry in self._latest.items()}
+            # One of an earlier boot does not say that its device was not handed out in this one.
+            self._latest = {entry.id: replace(entry, again=True) for entry in self.of_this_boot()}
             self.problem = f"the ledger was lost (deleted, or an older one put back): see {files.lost_ledger.name}"
         # A record that was begun again differs from an earlier one by its name, one that was put back by the count.
         self._mark = LedgerMark(mark.book or uuid.uuid4().hex, mark.writes)
@@ -63,9 +64,11 @@ class Ledger:
         # The file is for later processes: on a full disk it could not be made, and people wipe it with the rest.
         lost = bool(self.problem) or self._files.lost_ledger.exists()
         with self._lock:
-            doubted = {i for i in ids if i in unmarked or (lost and i not in self._latest)}
-            first = Allocation(id="", resource=resource, at=now, boot_id=self._boot_id, up_seconds=up_seconds)
-            self._write({**self._latest, **{i: replace(first, id=i, again=i in doubted) for i in ids}})
+            new = Allocation(id="", resource=resource, at=now, boot_id=self._boot_id, up_seconds=up_seconds)
+            doubted = {i: self._latest.get(i, new) for i in ids if i in unmarked or (lost and i not in self._latest)}
+            # What has it open may be of each pod that got it since it was seen free, not of the last one alone.
+            made = {i: replace(new, id=i, again=i in doubted, up_seconds=doubted.get(i, new).up_seconds) for i in ids}
+            self._write({**self._latest, **made})
 
     def recall(self, resource: str, ids: Collection[str]) -> None:
         """Enter what a container starts with and no entry names. When it was handed out is not known, nor whether

@@ -145,7 +145,7 @@ class Allocation:
     resource: str
     at: float  # epoch seconds
     boot_id: str = ""  # of the node then; empty: not known
-    up_seconds: float = 0.0  # since the node's boot, which no one sets; 0: not known
+    up_seconds: float = 0.0  # since the node's boot, which no one sets; if `again`, of the first; 0: not known
     again: bool = False  # it had been handed out before in this boot, and not been seen free in between
 
 

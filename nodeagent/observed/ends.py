@@ -33,7 +33,7 @@ class ProcessReader(Protocol):
     def scan(self) -> ProcessTable | NoAnswer: ...
 
     def holders(self, numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer:
-        """Those of no pod: what another pod runs is not this one's."""
+        """Those of no pod and no service: what these run is not this pod's."""
 
 
 Numbers: TypeAlias = Callable[[Collection[str]], Collection[DeviceNumber] | None]
@@ -116,9 +116,8 @@ class EndBook:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
         self._durations.end_pass()
         waiting, pending = tuple(each for uid, each in found.items() if uid not in ends.ended), dict[str, str]()
-        for each in waiting:
-            for device_id in sorted(each.ids):
-                pending[device_id] = _left(ends.left.get(each.pod.uid, unread), each.pod) or pending.get(device_id, "")
+        for pod, device_id in ((each.pod, i) for each in waiting for i in sorted(each.ids)):
+            pending[device_id] = _left(ends.left.get(pod.uid, unread), pod) or pending.get(device_id, "")
         return replace(ends, pending=pending, waiting=waiting)
 
     def _witnessed(
@@ -132,9 +131,11 @@ class EndBook:
         by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
         left = {uid: by_pod[uid][0].named for uid in found if uid in by_pod}
-        over = set[str]()
-        for uid in sorted(found.keys() - left.keys()):
-            each, holder = found[uid], self._holder(found[uid], handed_out)
+        over, absent = set[str](), sorted(found.keys() - left.keys())
+        # One look at all that is open suffices where no one has any of the devices open.
+        anyone = self._holder({i for uid in absent for i in found[uid].ids}, handed_out)
+        for uid in absent:
+            each, holder = found[uid], self._holder(found[uid].ids, handed_out) if anyone != "" else ""
             empty = self._empty(each, complete=complete) and not _lists(listed, each.pod, pods)
             if holder:
                 left[uid] = holder
@@ -183,16 +184,16 @@ class EndBook:
         patience_seconds = EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self.slack_seconds
         return self._durations.seconds("empty", gone.pod.uid) >= patience_seconds
 
-    def _holder(self, gone: Gone, handed_out: Mapping[str, Allocation]) -> str | None:
-        """A process of no pod that has its device open; empty for none, None where that is not known."""
+    def _holder(self, device_ids: Collection[str], handed_out: Mapping[str, Allocation]) -> str | None:
+        """A process of no pod that has one of these open; empty for none, None where that is not known."""
         # Of a GPU of which it is not known when it was handed out, nor is it who had it open before; of an instance
         # no one had.
-        ids = sorted(i for i in gone.ids if "MIG-" in i or (i in handed_out and handed_out[i].up_seconds))
+        ids = sorted(i for i in device_ids if "MIG-" in i or (i in handed_out and handed_out[i].up_seconds))
         numbers = self.numbers(ids) if ids else ()
         holders = self.processes.holders(numbers) if numbers else ()
         if numbers is None or isinstance(holders, NoAnswer):
             return None
-        # What the node itself runs, such as nvidia-persistenced, is older.
+        # What the node itself runs is older, where it is no service.
         found = (p for p in holders if not all(_older(p, handed_out.get(i)) for i in ids))
         return next((f"{each.named}, in no pod's cgroup," for each in found), "")
 

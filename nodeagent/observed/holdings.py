@@ -256,9 +256,7 @@ class Holdings:
         entries = {entry.id: entry for entry in allocations}
         answered = {i: at for i, at in self._answered.items() if i in entries and entries[i].at == at}
         doubtful = {}
-        for device_id, entry in sorted(entries.items()):
-            if device_id in answered:
-                continue
+        for device_id, entry in sorted((i, entries[i]) for i in entries.keys() - answered.keys()):
             waited_seconds = self._durations.seconds("allocation", device_id, repr(entry.at))
             late = waited_seconds >= self._patience_seconds and not ends.strangers and device_id not in strange
             if shown is not None and (device_id in shown or late):

@@ -27,6 +27,12 @@ SCAN_SECONDS = 5.0
 _POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?=[./\s]|$)", re.M)
 """`pod<UID>` of cgroupfs, or `kubepods-burstable-pod<UID>.slice` of systemd, with underscores. A static pod's UID is a
 hash without dashes."""
+_BY_OTHERS = "run-|[^/\n]*(?:kube|containerd|cri|docker|podman|k[038]s|rke2|lxd|incus|isula|nomad|ssh|cron|atd)"
+"""Units below which people and pods start programs: container runtimes, systemd-run, shells and timers."""
+_SERVICE = re.compile(
+    rf"(?:\d+:[^:\n]*:(?:/\.\.)*(?:/|/system\.slice(?:/system-[^/\n]+\.slice)?(/(?!{_BY_OTHERS})[^/\n]+\.service)?)?\n)+"
+)
+"""The whole file of what systemd itself has started; a controller of cgroups v1 may have it further up."""
 _STATX = struct.Struct("@28xH98xII120x")
 """Mode, and both device numbers, in `struct statx`."""
 _LIBC = ctypes.CDLL(None)
@@ -45,6 +51,8 @@ class Process:
     """The first 15 bytes of its name."""
     pods: frozenset[str] = frozenset()
     """UIDs in its cgroups: none for a process of the host, several for a pod within a pod."""
+    service: bool = False
+    """It is of a service of the node, where only the node's root can put a process."""
     began_at: float = 0.0
     """Epoch seconds; 0 where it is not known."""
     up_seconds: float = 0.0
@@ -84,7 +92,7 @@ class Processes:
         found: list[Process] = []
         try:
             booted_at = self._booted_at()
-            for pid in self._pids():
+            for pid in sorted(int(name) for name in os.listdir(self._proc) if name.isdecimal()):
                 if self._clock() > deadline:
                     return _late("the node's processes", found)
                 if (process := self._read(pid, booted_at)) is not None:
@@ -93,19 +101,19 @@ class Processes:
             return NoAnswer(reason=f"the node's processes cannot be read: {error!r}")
         return ProcessTable(processes=tuple(found))
 
-    def holders(self, numbers: Collection[DeviceNumber], *, of_pods: bool = False) -> tuple[Process, ...] | NoAnswer:
+    def holders(self, numbers: Collection[DeviceNumber], *, everyone: bool = False) -> tuple[Process, ...] | NoAnswer:
         """Those that have one of these devices open, but for this one: the driver's library opens every GPU.
 
-        What processes of pods have open, which tenants choose, is read only where it is asked for.
+        What processes of pods have open, which tenants choose, and the node's services is read only where it is asked
+        for.
         """
         deadline = self._clock() + SCAN_SECONDS
         table = self.scan()
         if isinstance(table, NoAnswer):
             return table
         found = []
-        for process in table.processes:
-            if process.pid == os.getpid() or (process.pods and not of_pods):
-                continue
+        others = (each for each in table.processes if each.pid != os.getpid())
+        for process in (each for each in others if everyone or not (each.pods or each.service)):
             try:
                 for number in self._open_files(process.pid):
                     if self._clock() > deadline:
@@ -118,9 +126,6 @@ class Processes:
             except OSError as error:
                 return NoAnswer(reason=f"the open files of process {process.pid} cannot be read: {error}")
         return tuple(found)
-
-    def _pids(self) -> list[int]:
-        return sorted(int(name) for name in os.listdir(self._proc) if name.isdecimal())
 
     def _read(self, pid: int, booted_at: float) -> Process | None:
         folder = self._proc / str(pid)
@@ -140,15 +145,14 @@ class Processes:
             pid=pid,
             program=program,
             pods=frozenset(uid.replace("_", "-") for uid in _POD.findall(cgroup)),
+            service=bool((found := _SERVICE.fullmatch(cgroup)) and found[1]),
             began_at=booted_at and booted_at + up_seconds,
             up_seconds=up_seconds,
         )
 
     def _booted_at(self) -> float:
-        try:
-            rows = (self._proc / "stat").read_text().splitlines()
-        except FileNotFoundError:
-            return 0.0
+        path = self._proc / "stat"
+        rows = path.read_text().splitlines() if path.exists() else ()
         return next((float(row.split()[1]) for row in rows if row.startswith("btime ")), 0.0)
 
     def _open_files(self, pid: int) -> Iterator[DeviceNumber | None]:

@@ -44,7 +44,7 @@ class DriverClients:
         if gpu_minor is None:
             # The fabric manager has no GPU open, and keeps the driver loaded all the same.
             parts = {number for name, number in numbers.majors.items() if name.startswith("nvidia")}
-        holders = self._processes.holders({(part, minor) for part in parts for minor in minors}, of_pods=True)
+        holders = self._processes.holders({(part, minor) for part in parts for minor in minors}, everyone=True)
         if isinstance(holders, NoAnswer):
             return holders
         titles = {pod.uid: pod.title for pod in pods}

@@ -1,6 +1,7 @@
 """The ledger of Allocates: what it forgets, and that a full disk does not end the plugin."""
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,35 @@ def test_a_ledger_that_is_deleted_below_its_process_is_written_again(tmp_path: P
     written = files.ledger.stat().st_mtime_ns
     ledger.probe()
     assert files.ledger.stat().st_mtime_ns == written
+
+
+def test_a_ledger_of_an_earlier_boot_that_was_put_back_names_no_one_of_this_boot(tmp_path: Path) -> None:
+    """As a restored backup: of a device that this boot has handed out since, no one knows whether a process is left."""
+    files = PluginFiles(tmp_path)
+    Ledger(files, boot_id="first").record("r/x", ["a", "b"])
+    earlier = files.ledger.read_bytes()
+    Ledger(files, boot_id="second").record("r/x", ["a", "b"])
+    write_seen_free(files, {}, {}, read_ledger_mark(files))
+    files.ledger.write_bytes(earlier)
+
+    ledger = Ledger(files, boot_id="second")
+    ledger.recall("r/x", ["a"])
+    ledger.record("r/x", ["b"])
+
+    assert {entry.id: entry.again for entry in ledger.of_this_boot()} == {"a": True, "b": True}
+
+
+def test_what_was_not_seen_free_meanwhile_may_be_open_since_the_first_allocate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ups = iter([10.0, 20.0, 30.0])
+    monkeypatch.setattr(time, "clock_gettime", lambda _clock: next(ups))
+    ledger = Ledger(PluginFiles(tmp_path))
+    ledger.record("r/x", ["a", "b"])
+    ledger.record("r/x", ["a", "b"], {"a"})
+    assert {entry.id: (entry.up_seconds, entry.again) for entry in ledger.entries()} == {
+        "a": (10.0, True),
+        "b": (20.0, False),
+    }
+    ledger.record("r/x", ["a"])
+    assert {entry.id: entry.up_seconds for entry in ledger.entries()} == {"a": 30.0, "b": 20.0}

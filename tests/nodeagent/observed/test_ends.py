@@ -1,5 +1,6 @@
 """When a pod that is gone has ended: held for as long as a process of it is left, free within a minute after that."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from nodeagent.handover.config import read_ledger_mark, write_ledger
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.kubelet import CheckpointEntry, NoAnswer
-from nodeagent.observed.processes import Process, ProcessTable
+from nodeagent.observed.processes import DeviceNumber, Process, Processes, ProcessTable
 from sandbox.driver.procfs import MAJORS, capability_minor
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
@@ -17,6 +18,7 @@ from tests.nodeagent.world import World
 
 ENDLESS = 2**63 - 1
 HOURS = 7200.0
+ZERO = (1, 5)
 Key = tuple[str, str]
 
 
@@ -307,6 +309,109 @@ def test_a_process_of_no_pod_keeps_an_instance_though_no_ledger_has_it_any_more(
     open_files(world)
     world.wait(31)
     assert freed(world)
+
+
+@pytest.mark.parametrize("unit", ["mig", "whole"])
+@pytest.mark.parametrize("end", ["finished", "finished, then deleted", "deleted by force"])
+@pytest.mark.parametrize(
+    ("cgroup", "keeps"),
+    [
+        ("0::/system.slice/nvidia-dcgm.service", False),
+        (f"0::/system.slice/docker-{'a' * 64}.scope", True),
+        ("0::/user.slice/user-0.slice/session-3.scope", True),
+    ],
+)
+def test_a_service_that_systemd_has_restarted_meanwhile_keeps_no_device(
+    make_world: MakeWorld, unit: str, end: str, cgroup: str, keeps: bool
+) -> None:
+    world = make_world(cut(("3g.40gb", 4)) if unit == "mig" else plain())
+    if unit == "whole":
+        world.apply(whole(0))
+    world.settle(6)
+    holder = world.pod(THREE if unit == "mig" else "nvidia.com/gpu")
+    (device,) = world.running[holder]
+    world.settle()
+    opener = 4711
+    world.tree.start(opener, cgroup=cgroup, files=["/dev/zero"], began_seconds=int(world.clock.now) + 1)
+    read = Processes(world.tree.root)
+    world.holders = lambda numbers: read.holders([ZERO] if numbers else ())  # type: ignore[method-assign]
+    world.run(5)
+    if end == "deleted by force":
+        world.force_delete(holder, seen_by_driver=False)
+        world.end_container(holder)
+    else:
+        world.finish(holder)
+    if "then" in end:
+        world.wait(5)
+        del world.pods[holder]
+    for _ in range(4):
+        world.wait(15)
+    offered = [i for ids in world.kubelet.devices.values() for i in ids]
+    assert (device in offered) is not keeps
+
+    world.tree.end(opener)
+    for _ in range(4):
+        world.wait(15)
+    assert device in [i for ids in world.kubelet.devices.values() for i in ids]
+
+
+@pytest.mark.parametrize("end", ["finished", "deleted by force"])
+def test_one_look_at_all_open_files_suffices_for_many_pods_that_end_at_once(make_world: MakeWorld, end: str) -> None:
+    """Reading them takes half a second on a busy node, and a node may have hundreds of slices."""
+    world = make_world(cut(*(("1g.10gb", start) for start in range(7))))
+    world.settle(6)
+    holders = [world.pod("nvidia.com/mig-1g.10gb") for _ in range(7)]
+    world.settle()
+    looks: list[frozenset[DeviceNumber]] = []
+
+    def look(numbers: Collection[DeviceNumber]) -> tuple[Process, ...]:
+        looks.append(frozenset(numbers))
+        return ()
+
+    world.holders = look  # type: ignore[method-assign]
+    for holder in holders:
+        if end == "finished":
+            world.finish(holder)
+        else:
+            world.force_delete(holder, seen_by_driver=False)
+            world.end_container(holder)
+    world.run()
+
+    assert len(looks) == 1
+    assert len(looks[0]) >= 7
+
+
+@pytest.mark.parametrize("unit", ["mig", "whole"])
+def test_a_process_of_no_pod_that_is_older_than_the_next_allocate_keeps_the_next_pod_waiting(
+    make_world: MakeWorld, unit: str
+) -> None:
+    """The kubelet gave the device to another pod before the agent had noticed that the first one is gone."""
+    world = make_world(cut(("3g.40gb", 4)) if unit == "mig" else plain())
+    if unit == "whole":
+        world.apply(whole(0))
+    world.settle(6)
+    resource = THREE if unit == "mig" else "nvidia.com/gpu"
+    holder = world.pod(resource)
+    (device,) = world.running[holder]
+    world.settle()
+    gpu = NvmlDriver().observe()[0]
+    assert gpu.minor is not None
+    number = (MAJORS["nvidia"], gpu.minor)
+    if unit == "mig":
+        number = (MAJORS["nvidia-caps"], capability_minor(gpu.minor, gpu.instances[0].id))
+    open_files(world, number, up_seconds=world.clock.now)
+    world.run(10)
+    world.force_delete(holder, seen_by_driver=False)
+    world.end_container(holder)
+    late = world.pod(resource, device=device)
+    for _ in range(6):
+        world.wait(15)
+    assert world.waiting[late] == (device,)
+
+    open_files(world)
+    for _ in range(4):
+        world.wait(15)
+    assert world.running[late] == (device,)
 
 
 @pytest.mark.parametrize(("up_seconds", "keeps"), [(150.0, True), (50.0, False)])

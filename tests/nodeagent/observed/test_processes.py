@@ -111,7 +111,7 @@ def test_a_pod_with_so_many_processes_that_they_cannot_be_read_is_named(tree: Pr
     assert found.reason == f"reading the node's processes took longer than 5 s, and 3 of 5 were of pod UID {UID}"
 
 
-def test_open_files_of_pods_are_read_only_where_they_are_asked_for(tree: ProcTree) -> None:
+def test_open_files_everyone_are_read_only_where_they_are_asked_for(tree: ProcTree) -> None:
     """What a tenant has open can keep no one from an answer."""
     tree.start(7, UID, files=["/dev/zero"])
     tree.start(8, files=["/dev/zero"])
@@ -123,16 +123,78 @@ def test_open_files_of_pods_are_read_only_where_they_are_asked_for(tree: ProcTre
 
     assert not isinstance(found, NoAnswer)
     assert [process.pid for process in found] == [8]
-    assert isinstance(Processes(tree.root).holders([ZERO], of_pods=True), NoAnswer)
+    assert isinstance(Processes(tree.root).holders([ZERO], everyone=True), NoAnswer)
 
 
 def test_many_open_files_of_one_process_have_a_bound(tree: ProcTree) -> None:
     tree.start(7, UID, files=["/dev/null"] * 20)
     seconds = iter(range(100))
-    found = Processes(tree.root, clock=lambda: next(seconds) / 2).holders([ZERO], of_pods=True)
+    found = Processes(tree.root, clock=lambda: next(seconds) / 2).holders([ZERO], everyone=True)
 
     assert isinstance(found, NoAnswer)
     assert found.reason.startswith("reading what process 7 (python, ")
+
+
+DOCKER = "a" * 64
+V1 = "12:pids:{0}\n9:devices:{0}\n4:freezer:/\n3:memory:/system.slice\n1:name=systemd:{0}\n"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "holds"),
+    [
+        ("0::/system.slice/nvidia-persistenced.service", False),
+        ("0::/system.slice/nvidia-dcgm.service", False),
+        ("0::/system.slice/snap.dcgm.nv-hostengine.service", False),
+        ("0::/system.slice/system-monitor.slice/monitor@gpu0.service", False),
+        ("0::/../../../../system.slice/telegraf.service", False),
+        (V1.format("/system.slice/nvidia-dcgm.service"), False),
+        (V1.format("/system.slice/nvidia-dcgm.service") + "0::/system.slice/nvidia-dcgm.service", False),
+        (V1.format("/system.slice/nvidia-dcgm.service") + "0::/", False),
+        ("0::/", True),
+        ("0::/init.scope", True),
+        ("0::/system.slice", True),
+        ("0::/user.slice/user-0.slice/session-3.scope", True),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/job.service", True),
+        (f"0::/system.slice/docker-{DOCKER}.scope", True),
+        (f"0::/system.slice/docker-{DOCKER}.scope/system.slice/nvidia-dcgm.service", True),
+        (f"0::/docker/{DOCKER}", True),
+        (f"0::/docker/{DOCKER}/system.slice/nvidia-dcgm.service", True),
+        (f"0::/../../../docker/{DOCKER}/system.slice/nvidia-dcgm.service", True),
+        (f"0::/machine.slice/libpod-{DOCKER}.scope/container", True),
+        (f"0::/system.slice/monitor.service/libpod-payload-{DOCKER}", True),
+        ("0::/system.slice/monitor.service (deleted)", True),
+        ("0::/system.slice/run-u12.service", True),
+        ("0::/system.slice/run-p12-i34.scope", True),
+        ("0::/system.slice/slurmstepd.scope/job_1/step_0/user/task_0", True),
+        ("0::/podruntime.slice/monitor.service", True),
+        *(
+            (f"0::{above}/system.slice/{unit}.service", True)
+            for above in ("", "/../../../..")
+            for unit in (
+                *("kubelet", "snap.kubelet-eks.daemon", "containerd", "crio", "cri-o", "cri-docker", "docker"),
+                *("k3s", "k3s-agent", "rke2-server", "k0sworker", "snap.microk8s.daemon-kubelite"),
+                *("snap.k8s.kubelet", "podman", "lxd", "snap.lxd.daemon", "incus", "isulad", "nomad"),
+                *("ssh", "sshd", "cron", "crond", "atd"),
+            )
+        ),
+        (V1.format(f"/docker/{DOCKER}"), True),
+        (V1.format("/"), True),
+        (V1.format("/system.slice/containerd.service"), True),
+        (V1.format("/system.slice/nvidia-dcgm.service") + "0::/user.slice", True),
+        (V1.format("/system.slice/nvidia-dcgm.service") + f"5:cpuset:/docker/{DOCKER}", True),
+        ("", True),
+    ],
+)
+def test_a_service_of_the_node_holds_no_device_of_a_pod(tree: ProcTree, cgroup: str, holds: bool) -> None:
+    """None of a container runtime's, from whose socket a pod may have started it, nor what a person has started."""
+    tree.start(7, files=["/dev/zero"])
+    (tree.root / "7" / "cgroup").write_text(cgroup and cgroup.rstrip() + "\n")
+    found = Processes(tree.root).holders([ZERO])
+    anyones = Processes(tree.root).holders([ZERO], everyone=True)
+
+    assert not isinstance(found, NoAnswer)
+    assert not isinstance(anyones, NoAnswer)
+    assert ([process.pid for process in found], len(anyones)) == ([7] if holds else [], 1)
 
 
 def test_open_devices_are_compared_by_number(tree: ProcTree, tmp_path: Path) -> None:
@@ -143,7 +205,7 @@ def test_open_devices_are_compared_by_number(tree: ProcTree, tmp_path: Path) -> 
     processes = Processes(tree.root)
 
     def pids(*numbers: tuple[int, int]) -> list[int]:
-        found = processes.holders(numbers, of_pods=True)
+        found = processes.holders(numbers, everyone=True)
         assert not isinstance(found, NoAnswer)
         return [process.pid for process in found]
 
@@ -152,7 +214,7 @@ def test_open_devices_are_compared_by_number(tree: ProcTree, tmp_path: Path) -> 
     (tree.root / "8" / "fd").rmdir()
     assert pids(NULL, ZERO) == [7]
     (tree.root / "8" / "fd").touch()
-    assert isinstance(processes.holders([NULL], of_pods=True), NoAnswer)
+    assert isinstance(processes.holders([NULL], everyone=True), NoAnswer)
 
 
 def test_the_agent_itself_holds_no_device(tree: ProcTree) -> None:

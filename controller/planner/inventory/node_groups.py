@@ -45,7 +45,7 @@ IGNORED_TAINTS = frozenset({TAINT_CHANGING})
 NO_PROFILES: SchedulerProfiles = {}
 _ALWAYS = 20
 """So many kinds of each namespace are examined in any case, unless their rules are costly."""
-_LOOKS = 1_000_000
+_LOOKS = 500_000
 """At nodes, for these: beyond that, where very many namespaces have kinds of their own, they wait for their turns."""
 _NO_VOLUMES = VolumeState()
 
@@ -167,8 +167,9 @@ class NodeGroups:
         payer = next((one for one in owners if always or self._effort.free(one.namespace) >= work), None)
         if payer is None:
             return False
-        self._effort.spend(payer, work)
         found = [self._refusal(pod, self._nodes[place]) for place in places]
+        # To divide pods among the nodes that accept them takes as much again.
+        self._effort.spend(payer, work + found.count(None))
         for place, refusal in zip(places, found, strict=True):
             if refusal is None:
                 self._able[place].add(kind)

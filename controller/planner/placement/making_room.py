@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.placement.admission import Admitted
+from controller.planner.placement.packing_check import PackingCheck
 
 _MOST_MOVED = 8
 """So many pods make room for one."""
@@ -29,7 +30,7 @@ def make_room(board: Board, admitted: Sequence[Admitted], cost: Callable[[Assign
     movable = [sorted(filter(_movable, home.members), key=cost) for home in admitted]
     in_vain: set[Hashable] = set()
     for one, home in sorted(waiting, key=lambda each: (each[0].rank, cost(each[0]))):
-        if (one.rank, one.wants, one.groups) in in_vain:
+        if board.trials <= 0 or (one.rank, one.wants, one.groups) in in_vain:
             continue
         for group in one.groups:
             moves = _moves(board, one, group, movable[group], admitted)
@@ -52,13 +53,11 @@ def _moves(
     board: Board, one: Assignment, group: int, movable: Sequence[Assignment], admitted: Sequence[Admitted]
 ) -> list[Move] | None:
     """Pods that can leave a group together so that the pod fits there, the cheapest first, and where each goes."""
-    packings = [target.packing for target in admitted]
-    moves: list[Move] = []
-    in_vain: set[Hashable] = set()
+    packings, moves, in_vain = dict[int, PackingCheck](), list[Move](), set[Hashable]()
 
     def fits(one: Assignment, group: int) -> bool:
         board.trials -= 1
-        return board.trials >= 0 and packings[group].fits([one])
+        return board.trials >= 0 and packings.setdefault(group, admitted[group].packing).fits([one])
 
     if fits(one, group):
         return moves

@@ -5,7 +5,7 @@ moved from loaded to idle groups in a fixed number of rounds, then the pods are 
 decides whether a pod fits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heapreplace
 
 from controller.model.demand import total_wants
@@ -23,28 +23,28 @@ _HALF = 0.5
 
 
 def split(
-    assignments: Sequence[Assignment], scales: Sequence[Scale]
+    assignments: Sequence[Assignment], scales: Sequence[Scale], late: Callable[[], bool]
 ) -> tuple[list[list[Assignment]], list[Assignment]]:
-    """Assignments per group, and those that no group can serve."""
-    kinds: dict[tuple[int, ...], list[Assignment]] = {}
-    able_of: dict[int, tuple[int, ...]] = {}
-    looked = 0
+    """Assignments per group, and those that no group can serve.
+
+    `late`: whether no time is left. Whether a group serves a pod shows when it is placed, and shares stay as they are.
+    """
+    kinds, able_of, looked = dict[tuple[int, ...], list[Assignment]](), dict[int, tuple[int, ...]](), 0
     for one in assignments:
         if one.shape not in able_of:
             looked += sum(len(scales[group].nodes) for group in one.groups)
-            able = one.groups if looked > _MOST else tuple(g for g in one.groups if scales[g].serves(one.demand))
-            able_of[one.shape] = able
+            blind = looked > _MOST or late()
+            able_of[one.shape] = tuple(g for g in one.groups if blind or scales[g].serves(one.demand))
         kinds.setdefault(able_of[one.shape], []).append(one)
     unserved = kinds.pop((), [])
-    weights = _balanced(kinds, scales)
     assigned: list[list[Assignment]] = [[] for _ in scales]
-    for able, members in kinds.items():
-        _distribute(members, able, weights[able], scales, assigned)
+    for able, weights in _balanced(kinds, scales, late).items():
+        _distribute(kinds[able], able, weights, scales, assigned)
     return assigned, unserved
 
 
 def _balanced(
-    kinds: Mapping[tuple[int, ...], Sequence[Assignment]], scales: Sequence[Scale]
+    kinds: Mapping[tuple[int, ...], Sequence[Assignment]], scales: Sequence[Scale], late: Callable[[], bool]
 ) -> dict[tuple[int, ...], dict[int, float]]:
     """Per kind of pod the share that each group gets."""
     weights = {able: dict.fromkeys(able, 1 / len(able)) for able in kinds}
@@ -54,7 +54,7 @@ def _balanced(
         if len(able) == 1:
             fixed[able[0]] += burdens[able][able[0]]
     divided = [able for able in kinds if len(able) > 1]
-    for _ in range(min(_ROUNDS, _SHIFTS // (1 + sum(map(len, divided))))):
+    for _ in range(0 if late() else min(_ROUNDS, _SHIFTS // (1 + sum(map(len, divided))))):
         loads = list(fixed)
         for able in divided:
             share, burden = weights[able], burdens[able]

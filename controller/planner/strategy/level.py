@@ -25,7 +25,10 @@ Cost = Callable[[Assignment], float]
 
 
 def place_once(
-    board: Board, assignments: Sequence[Assignment], place_constrained: Callable[[Sequence[Assignment]], None]
+    board: Board,
+    assignments: Sequence[Assignment],
+    late: Callable[[], bool],
+    place_constrained: Callable[[Sequence[Assignment]], None],
 ) -> Cost:
     """Returns what one of them costs, compared with the others.
 
@@ -43,7 +46,7 @@ def place_once(
             costs[one.shape] = min((max(scales[group].shares(one.demand)) for group in one.groups), default=0.0)
         return costs[one.shape]
 
-    assigned, rest = split(assignments, scales)
+    assigned, rest = split(assignments, scales, late)
     admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
     make_room(board, admitted, cost)
     members = [one for found in admitted for one in found.members]

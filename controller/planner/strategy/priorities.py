@@ -174,7 +174,8 @@ def _place_at_once(board: Board, levels: Levels, rules: Rules, most: int) -> Non
     for number, level in enumerate(levels):
         for one in level:
             one.rank = number
-    cost = place_once(board, list(chain.from_iterable(levels)), lambda found: _place_constrained(board, found, rules))
+    members = list(chain.from_iterable(levels))
+    cost = place_once(board, members, rules.hurries, lambda found: _place_constrained(board, found, rules))
     rules.report(PlannerPhase.GREEDY)
     _improve(board, levels, cost, rules, most - sum(_served(levels)))
     rules.report(PlannerPhase.EXCHANGED)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controller.model.demand import Demand
 from controller.model.reasons import UnplacedReason
 from controller.model.results import CutShort, PlanningResult
 from controller.model.scheduling import (
@@ -20,6 +21,7 @@ from controller.model.views import PodView
 from controller.planner import effort
 from controller.planner.effort import Effort
 from controller.planner.inventory import node_groups
+from controller.planner.placement.shares import Scale
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.world import applied
@@ -179,7 +181,7 @@ def test_no_namespace_decides_whether_the_pods_of_others_that_are_alike_are_exam
 def test_very_many_namespaces_with_rules_of_their_own_leave_work_for_other_pods(
     small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_groups, "_LOOKS", 10_000, raising=False)
+    monkeypatch.setattr(node_groups, "_LOOKS", 5_000, raising=False)
     names = [f"n{number:02}" for number in range(40)]
     own = [pod(f"{name}-{number}", "1g.5gb", namespace=name) for name in names for number in range(20)]
     own = [replaced(one, node_affinity=(unlike(one.name),)) for one in own]
@@ -195,6 +197,43 @@ def test_very_many_namespaces_with_rules_of_their_own_leave_work_for_other_pods(
 def unlike(value: str) -> NodeSelectorTerm:
     """It keeps a pod off no node, and makes all nodes unlike."""
     return NodeSelectorTerm(labels=(Requirement(key=HOST, operator="NotIn", values=(value,)),))
+
+
+def keeping_off_one_node_each(pods: int, nodes: int) -> Snapshot:
+    """Every node is a group of its own, and each of these may use all groups but one."""
+    bad = [pod(f"bad-{number:03}", "1g.5gb", namespace="bad") for number in range(pods)]
+    bad = [replaced(one, node_affinity=(unlike(f"node-{at % nodes}"),)) for at, one in enumerate(bad)]
+    return crowded([*bad, *(ordinary(number) for number in range(4))], bound=0, nodes=nodes)
+
+
+@pytest.fixture
+def divided(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Each question whether a group serves a pod."""
+    asked: list[int] = []
+    serves = Scale.serves
+
+    def counting(scale: Scale, demand: Demand) -> bool:
+        asked.append(id(scale))
+        return serves(scale, demand)
+
+    monkeypatch.setattr(Scale, "serves", counting)
+    return asked
+
+
+def test_pods_that_each_may_use_almost_every_group_are_paid_for_twice(small: None, divided: list[int]) -> None:
+    """To hold them against nodes, and to divide them among those: of 20,000 half is left for what comes after."""
+    result = plan(keeping_off_one_node_each(pods=150, nodes=100))
+
+    assert {f"uid-good-{number:02}" for number in range(4)} <= {one.uid for one in result.placed}
+    assert result.cut_short is CutShort.WORK
+    assert 0 < len(divided) <= 8_000
+
+
+def test_once_the_time_is_over_pods_are_divided_without_a_look_at_every_group(divided: list[int]) -> None:
+    result = late(keeping_off_one_node_each(pods=15, nodes=30), 0)
+
+    assert len(result.placed) >= 15
+    assert divided == []
 
 
 @pytest.mark.parametrize("kind", ["hostile", "choosy"])

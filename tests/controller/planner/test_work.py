@@ -21,7 +21,7 @@ from controller.model.views import PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.nodes import NodeCapacity
-from controller.planner.placement import hopeless, split
+from controller.planner.placement import hopeless, making_room, split
 from controller.planner.placement.packing_check import PackingCheck
 from controller.planner.strategy import level, priorities
 from controller.planning import plan
@@ -291,14 +291,19 @@ def test_pods_that_may_use_groups_of_their_own_cost_a_pass_no_more_trials_than_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """None of them may use one of the nodes, another for each; there is room for the others all the same."""
-    asked: list[object] = []
-    fits = PackingCheck.fits
+    asked, searched = list[object](), list[object]()
+    fits, moves = PackingCheck.fits, making_room._moves
 
     def counting(*args: Any) -> bool:
         asked.append(args)
         return fits(*args)
 
+    def searching(*args: Any) -> Any:
+        searched.append(args)
+        return moves(*args)
+
     monkeypatch.setattr(PackingCheck, "fits", counting)
+    monkeypatch.setattr(making_room, "_moves", searching)
     monkeypatch.setattr(Board, "trials", 500, raising=False)
     names = [f"node-{number:02}" for number in range(30)]
     servers = [server(name, mig(), labels={AWAY.topology_key: name}) for name in names]
@@ -316,6 +321,7 @@ def test_pods_that_may_use_groups_of_their_own_cost_a_pass_no_more_trials_than_i
 
     assert {one.key for one in good} <= {placed.key for placed in result.placed}
     assert 0 < len(asked) < 600
+    assert len(searched) <= 500 + 30
 
 
 def test_a_long_list_of_values_costs_a_node_no_more_than_a_short_one() -> None:

@@ -29,10 +29,10 @@ from nodeagent.advertise.counts_right import UNKNOWN, Answer
 from nodeagent.advertise.delivery import ContainerDelivery, Delivery
 from nodeagent.advertise.faults import UNKNOWN_GPUS, FaultBook, Faults, unsafe_ids
 from nodeagent.advertise.taint import Lists, NodeGuard
-from nodeagent.desired.items import drained
-from nodeagent.desired.target import Unchanged
+from nodeagent.desired.items import drained, lists
 from nodeagent.durations import Durations
 from nodeagent.handover.config import DeviceKind, PluginConfig
+from nodeagent.hardware.partitions import of_device
 from nodeagent.observation import Observation, Readings
 from nodeagent.observed.node import ObservedNode
 from nodeagent.steps.changes import GpuChange
@@ -177,7 +177,7 @@ class Advertiser:
     def _push(self, observation: Observation, changes: Collection[GpuChange], faults: Faults) -> tuple[str, Delivery]:
         """Write the plugin's config; returns why it could not be written yet, or advertises nothing."""
         if observation.driver_closed:
-            return self._retire(observation, changes), Delivery()
+            return self._retire(observation), Delivery()
         if observation.driver_problem is not None:
             return self._unread(observation, changes, faults), Delivery()
         file, readings = self._file, observation.readings
@@ -202,12 +202,12 @@ class Advertiser:
         late = self._write(config, observation, guarded=not rival, unsafe=unsafe)
         return late or rival or recalled or delivery.reason, delivery
 
-    def _retire(self, observation: Observation, changes: Collection[GpuChange]) -> str:
+    def _retire(self, observation: Observation) -> str:
         """Before the driver is unloaded: nothing is advertised, and no MPS daemon is kept for slices without a holder:
         the plan makes them again. Of a GPU that it does not list they are the only record, and stay."""
-        planned = [change for change in changes if not isinstance(change.target, Unchanged)]
-        slices = [p for change in planned for p in change.withdraw + change.advertise if p.kind is DeviceKind.MPS]
-        idle = {p.id for p in slices if observation.usage.of(p).free}
+        slices = [of_device(device) for device in self._file.config.devices if device.kind is DeviceKind.MPS]
+        again = [p for p in slices if observation.disabled or lists(observation.plan, observation.gpus, p.gpu)]
+        idle = {p.id for p in again if observation.usage.of(p).free}
         config = withdraw_all(without(self._file.config, idle))
         late = self._write(config, observation, guarded=not self.rival(observation), unsafe=config.withdrawn)
         return late or str(observation.driver_problem)

@@ -183,7 +183,7 @@ class NodeGuard:
         if not node.changing:
             self._taint.keep(_Taint(given_up=known.given_up and bool(why)))
             return ""
-        since = now if known.since is None else min(known.since, now)  # the machine may have been restarted
+        since = now if known.since is None else min(now, known.since)  # the machine may have been restarted
         given_up = now - since >= BOUND_SECONDS
         self._taint.keep(_Taint(since, given_up))
         if why and not given_up:

@@ -121,14 +121,21 @@ def desired_items(
 
 def drained(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu]) -> frozenset[str]:
     """Ids of partitions that no new pod gets. GPUs that people pin, and Manual or paused plans, have none."""
-    if plan is None or plan.content is None:
-        return frozenset()
-    spec = plan.content.spec
-    if spec.planned is None or spec.paused or spec.mode == Mode.MANUAL:
+    spec = plan.content.spec if plan is not None and plan.content is not None else None
+    if spec is None or spec.planned is None or spec.paused or spec.mode == Mode.MANUAL:
         return frozenset()
     planned = {id(item) for item in spec.planned.gpus}
     items = effective_items(spec, {gpu.index: gpu.uuid for gpu in gpus}).values()
     return frozenset(i for item in items if item.drain and id(item) in planned for i in item.drain.partitions)
+
+
+def lists(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu], uuid: str) -> bool:
+    """Whether it makes again what the GPU with this UUID had. One that was not read may be that of any item without a
+    uuid."""
+    spec = plan.content.spec if plan is not None and plan.content is not None else None
+    cards = {gpu.index: gpu.uuid for gpu in gpus}
+    items = effective_items(spec, cards) if spec is not None else {}
+    return any(cards.get(index, item.uuid or uuid) == uuid for index, item in items.items())
 
 
 def _left_alone(plan: ObservedPlan | None, gpus: Mapping[int, ObservedGpu], *, disabled: bool) -> DesiredItems:

@@ -129,11 +129,11 @@ def existing(gpu: ObservedGpu, config: PluginConfig, held: Iterable[str]) -> tup
     recorded = [device for device in config.devices if device.gpu == gpu.uuid]
     if gpu.problem:
         # It cannot be read now: what was advertised of it before is all we know.
-        found = [_of_device(device) for device in recorded]
+        found = [of_device(device) for device in recorded]
     elif gpu.mig_enabled:
         found = [partition for instance in gpu.instances if (partition := mig_partition(gpu, instance))]
     else:
-        by_id = {device.id: _of_device(device) for device in recorded if device.kind is not DeviceKind.MIG}
+        by_id = {device.id: of_device(device) for device in recorded if device.kind is not DeviceKind.MIG}
         for device_id in [*config.withdrawn, *held]:
             partition = _of_id(gpu, device_id)
             if partition is not None:
@@ -142,7 +142,7 @@ def existing(gpu: ObservedGpu, config: PluginConfig, held: Iterable[str]) -> tup
     return tuple(sorted(found, key=lambda partition: partition.rank))
 
 
-def _of_device(device: Device) -> Partition:
+def of_device(device: Device) -> Partition:
     return Partition(**{name: getattr(device, name) for name in _DEVICE_FIELDS})
 
 

@@ -35,21 +35,20 @@ def driver_released(work: PassWork) -> tuple[bool, Reason, str] | None:
 def _waits(work: PassWork) -> Iterator[tuple[Reason, str]]:
     """What is in the way, the nearest first."""
     observation, confirmation = work.observation, work.advertised.confirmation
-    listed = work.advertised.config.advertised() or not confirmation.all_withdrawn
     # NVIDIA's device plugin is a program with the driver open, as others are.
-    if listed and work.advertised.served_by is None:
+    own = work.advertised.served_by is None
+    if own and (work.advertised.config.advertised() or not confirmation.all_withdrawn):
         yield Reason.WITHDRAWING, "the kubelet still lists devices, which are being withdrawn"
     if held := sorted(set(observation.usage.held.values())):
         more = f" and {len(held) - NAMED_HOLDERS} more" if len(held) > NAMED_HOLDERS else ""
-        yield (
-            Reason.WAITING_FOR_RELEASE,
-            f"devices are held by pod {', '.join(held[:NAMED_HOLDERS])}{more}: drain the node",
-        )
+        named = ", ".join(held[:NAMED_HOLDERS])
+        yield Reason.WAITING_FOR_RELEASE, f"devices are held by pod {named}{more}: drain the node"
     # Of whatever device: an agent that started with the driver closed knows of no GPU, and its config may be lost.
     usage = observation.usage
     if why := next(iter((*usage.doubtful.values(), *usage.short.values())), usage.blind):
         yield Reason.USE_UNKNOWN, f"whether a device is in use is not known: {why}"
-    if (mps := observation.readings.mps) is not None and (mps.daemons or mps.leftover):
-        yield Reason.WITHDRAWING, "MPS daemons run, and end once their slices have no holder"
+    # A supervisor that is away for a moment starts the daemons of these slices again.
+    if (own and observation.readings.slices) or ((mps := observation.readings.mps) and (mps.daemons or mps.leftover)):
+        yield Reason.WITHDRAWING, "MPS daemons run, and end once their slices have no holder and their GPU is planned"
     if isinstance(observation.driver_problem, DriverClosingError):
         yield observation.closed_reason, str(observation.driver_problem)

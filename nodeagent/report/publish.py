@@ -62,9 +62,7 @@ class StatusWriter:
 
     def __post_init__(self) -> None:
         self._handback, self._change_log = Handback(self.beats, clock=self.clock), ChangeLog(log)
-        self._retries: RetryGate[str] = RetryGate(
-            clock=self.clock, first_seconds=FIRST_SECONDS, cap_seconds=CAP_SECONDS
-        )
+        self._retries = RetryGate[str](clock=self.clock, first_seconds=FIRST_SECONDS, cap_seconds=CAP_SECONDS)
         self._written_at: float | None = None
         self._taken_before = 0
         """Heartbeats that were taken before the last failure."""

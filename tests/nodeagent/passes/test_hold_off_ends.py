@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.handover.config import PluginConfig, read_config
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_mps
+from nodeagent.mps.supervisor import shares
 from nodeagent.observed.processes import Process
 from sandbox.driver.procfs import MAJORS, proc_of
 from tests import incidents
-from tests.builders.models import H100
+from tests.builders.models import H100, T4
 from tests.nodeagent.conftest import MakeWorld
-from tests.nodeagent.items import mig
+from tests.nodeagent.items import Raw, mig, mps
 from tests.nodeagent.passes.test_held_open import open_devices
 from tests.nodeagent.passes.test_hold_off import SLICE, hold_off, released
 from tests.nodeagent.world import World
@@ -117,3 +120,69 @@ def test_program_that_keeps_any_part_of_the_driver_loaded_is_named(
     assert released(halves) == ("True", "DriverClosed")
     message = halves.condition("DriverReleased")["message"]
     assert "Programs that have it open: nv-fabricmanage (in no pod)" in message
+
+
+@pytest.fixture
+def shared(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A GPU with two MPS slices, and a supervisor that has a daemon for each GPU with slices in the config."""
+    world = make_world((T4, {}))
+    lock, step = hold_lock(world.state.plugin), world.step
+    assert lock is not None
+
+    def stepped(seconds: float = 0.5) -> None:
+        step(seconds)
+        config = read_config(world.state.plugin)
+        assert isinstance(config, PluginConfig)
+        write_mps(world.state.plugin, MpsState(daemons=tuple(MpsDaemon(gpu=gpu, ready=True) for gpu in shares(config))))
+
+    monkeypatch.setattr(world, "step", stepped)
+    world.apply(mps(0, 4, 4))
+    world.settle()
+    assert world.advertised() == {"nvidia.com/gpu-4gb": 2}
+    with lock:
+        yield world
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_daemons_end_though_the_agent_never_had_the_driver_open(shared: World, held: bool, restarted: bool) -> None:
+    """It has read no GPU, and knows of their slices by the config alone."""
+    pod = shared.pod("nvidia.com/gpu-4gb") if held else None
+    hold_off(shared)
+    if restarted:
+        shared.restart()
+    shared.settle()
+    if pod is not None:
+        assert released(shared) == ("False", "WaitingForRelease")
+        assert len(shared.plugin.config.devices) == 1, "its client has its daemon"
+        shared.finish(pod)
+    shared.settle()
+    assert released(shared) == ("True", "DriverClosed"), shared.condition("DriverReleased")
+    hold_off(shared, None)
+    shared.settle()
+    assert shared.advertised() == {"nvidia.com/gpu-4gb": 2}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_slices_of_a_gpu_that_the_plan_does_not_list_are_no_release(make_world: MakeWorld, restarted: bool) -> None:
+    """They stay, since nothing else knows of them; the supervisor, away now, starts their daemon when it is back."""
+    world = make_world((T4, {}), (T4, {}))
+    world.apply(mps(0, 4, 4), mps(1, 8))
+    world.settle()
+    world.apply(by_card(world, 1))
+    world.settle()
+    hold_off(world)
+    if restarted:
+        world.restart()
+    world.settle()
+    assert [device.resource for device in world.plugin.config.devices] == ["nvidia.com/gpu-4gb"] * 2
+    assert released(world) == ("False", "Withdrawing")
+    assert "their GPU is planned" in world.condition("DriverReleased")["message"]
+    hold_off(world, None)
+    world.settle()
+    assert world.advertised() == {"nvidia.com/gpu-4gb": 2, "nvidia.com/gpu-8gb": 1}
+
+
+def by_card(world: World, index: int) -> Raw:
+    """The item of the second GPU, by its card, as the planner writes it."""
+    return {**mps(index, 8), "uuid": world.gpu(index).uuid}

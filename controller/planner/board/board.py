@@ -55,8 +55,8 @@ class Board:
         self.moves = 0
         """How often a pod came to a node or left one."""
         self._hardness: dict[Wants, tuple[int, int]] = {}
-        self._in_vain: set[tuple[Hashable, int, Reach]] = set()
-        """Shapes that found no place in a group, within a reach."""
+        self._in_vain: dict[Hashable, dict[int, Capacity]] = {}
+        """By partitions and reach, what found no place in a group: nor does what needs more."""
         self.rooms = Rooms(nodes, groups, self.devices, self.rank)
 
     def add(self, device: Device) -> None:
@@ -115,15 +115,17 @@ class Board:
         """
         if assignment.constrained and self.filters is not None:
             return self.filters.place_one(assignment, reach, within)
+        wants, needs, ports = assignment.wants, assignment.needs, assignment.demand.host_ports
+        failed = self._in_vain.setdefault((wants, needs.pods, needs.other, ports, reach), {})
         for group in assignment.groups if groups is None else groups:
-            key = (assignment.shape, group, reach)
-            if key in self._in_vain:
+            least = failed.get(group)
+            if least and least.cpu_milli <= needs.cpu_milli and least.memory_bytes <= needs.memory_bytes:
                 continue
             if (taken := self._find(assignment, group, reach)) is not None:
                 self.put(assignment, taken[0][0].node, taken)
                 return True
             # Capacity only shrinks until something is taken off, so whatever failed here goes on failing.
-            self._in_vain.add(key)
+            failed[group] = needs
         return False
 
     def place_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:

@@ -39,8 +39,7 @@ class Scale:
 
     def serves(self, demand: Demand) -> bool:
         """One of its nodes has room for the pod, and some of its GPUs give such partitions."""
-        gives = all(resource in self.gpu for resource, _ in demand.wants)
-        return gives and any(node.fits(demand) for node in self.nodes)
+        return all(resource in self.gpu for resource, _ in demand.wants) and any(one.fits(demand) for one in self.nodes)
 
 
 def measure(board: Board, group: int, resources: Iterable[str]) -> Scale:

@@ -13,7 +13,7 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.placement.shares import Scale
 
 _ROUNDS = 30
-_MOST = 10_000_000
+_MOST = 2_000_000
 """Nodes that are looked at for pods of all shapes; after them, whether a group serves a pod shows when it is placed."""
 _SHIFTS = 5_000_000
 """Shares of groups that are moved at most, in all rounds."""
@@ -49,10 +49,7 @@ def _balanced(
     """Per kind of pod the share that each group gets."""
     weights = {able: dict.fromkeys(able, 1 / len(able)) for able in kinds}
     burdens = {able: _burdens(members, {group: scales[group] for group in able}) for able, members in kinds.items()}
-    fixed = [0.0] * len(scales)
-    for able in kinds:
-        if len(able) == 1:
-            fixed[able[0]] += burdens[able][able[0]]
+    fixed = [sum(burdens.get((group,), {}).values()) for group in range(len(scales))]
     divided = [able for able in kinds if len(able) > 1]
     for _ in range(0 if late() else min(_ROUNDS, _SHIFTS // (1 + sum(map(len, divided))))):
         loads = list(fixed)

@@ -39,11 +39,13 @@ def place_once(
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
 
     costs: dict[int, float] = {}
+    kinds = [(scale.cpu, scale.memory, *scale.gpu.items()) for scale in scales]  # thousands of groups are alike
 
     def cost(one: Assignment) -> float:
         """The largest share of a whole group that it needs, in the group where that is least."""
         if one.shape not in costs:
-            costs[one.shape] = min((max(scales[group].shares(one.demand)) for group in one.groups), default=0.0)
+            unlike = {kinds[group]: scales[group] for group in one.groups}.values()
+            costs[one.shape] = min((max(scale.shares(one.demand)) for scale in unlike), default=0.0)
         return costs[one.shape]
 
     assigned, rest = split(assignments, scales, late)

@@ -23,6 +23,7 @@ from controller.planner.board.board import Board
 from controller.planner.board.nodes import NodeCapacity
 from controller.planner.placement import hopeless, making_room, split
 from controller.planner.placement.packing_check import PackingCheck
+from controller.planner.placement.shares import Scale
 from controller.planner.strategy import level, priorities
 from controller.planning import plan
 from tests.builders.models import H100
@@ -322,6 +323,31 @@ def test_pods_that_may_use_groups_of_their_own_cost_a_pass_no_more_trials_than_i
     assert {one.key for one in good} <= {placed.key for placed in result.placed}
     assert 0 < len(asked) < 600
     assert len(searched) <= 500 + 30
+
+
+def test_pods_that_differ_in_cpu_do_not_each_search_every_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DaemonSet makes each node a group of its own; most of the others find no place."""
+    searched, priced = list[object](), list[object]()
+    find, shares = Board._find, Scale.shares
+
+    def searching(*args: Any) -> Any:
+        searched.append(args)
+        return find(*args)
+
+    def pricing(*args: Any) -> Any:
+        priced.append(args)
+        return shares(*args)
+
+    monkeypatch.setattr(Board, "_find", searching)
+    monkeypatch.setattr(Scale, "shares", pricing)
+    few = daemon_set(30)
+    unlike = [pod(f"unlike-{number:03}", "3g.20gb", cpu=1000 + number) for number in range(200)]
+    result = plan(replace(few, pending=(*few.pending, *unlike)))
+
+    assert {one.uid for one in few.pending} <= {one.uid for one in result.placed}
+    assert len(result.placed) == 60
+    assert 0 < len(searched) < 1_500
+    assert 0 < len(priced) < 1_500
 
 
 def test_a_long_list_of_values_costs_a_node_no_more_than_a_short_one() -> None:

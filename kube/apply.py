@@ -58,13 +58,7 @@ def delete(
 
 
 def apply(
-    api: ApiClient,
-    path: str,
-    body: Body,
-    *,
-    manager: str,
-    force: bool = False,
-    timeouts: Timeouts = ONE_OBJECT,
+    api: ApiClient, path: str, body: Body, *, manager: str, force: bool = False, timeouts: Timeouts = ONE_OBJECT
 ) -> Object:
     """Server-side apply. Creates what is not there: send metadata.uid where that must not happen."""
     query: Query = {"fieldManager": manager, "force": force}
@@ -72,13 +66,7 @@ def apply(
 
 
 def apply_status(
-    api: ApiClient,
-    path: str,
-    body: Body,
-    *,
-    manager: str,
-    force: bool = True,
-    timeouts: Timeouts = ONE_OBJECT,
+    api: ApiClient, path: str, body: Body, *, manager: str, force: bool = True, timeouts: Timeouts = ONE_OBJECT
 ) -> Object:
     """Server-side apply of the status; `NotFound` where the object is gone."""
     return apply(api, f"{path}/status", body, manager=manager, force=force, timeouts=timeouts)

@@ -96,11 +96,7 @@ class Nominator:
 
 
 def due(
-    node: str,
-    plan: PlanView,
-    pending: Sequence[PodView],
-    holders: Iterable[PodView],
-    reservations: Mapping[str, str],
+    node: str, plan: PlanView, pending: Sequence[PodView], holders: Iterable[PodView], reservations: Mapping[str, str]
 ) -> list[PodView]:
     """Pods reserved on this node that lack a nomination and have their partitions there, in the scheduler's order.
 

@@ -135,13 +135,7 @@ class ClusterState:
         attempt.seen = len(self._changes)
         return True
 
-    def why_not(
-        self,
-        pod: PodView,
-        node_name: str,
-        *,
-        without: Collection[str] = (),
-    ) -> Misfit | None:
+    def why_not(self, pod: PodView, node_name: str, *, without: Collection[str] = ()) -> Misfit | None:
         """The filter that keeps the pod off the node; None: it fits.
 
         `without`: plugins that are skipped, such as NodeResourcesFit where the caller counts the resources itself.
@@ -209,9 +203,7 @@ class ClusterState:
         if refusal is not None:
             return refusal
         given = Assumptions(
-            profile=profile,
-            ignored_taints=self._ignored_taints,
-            dra_resources=self._context.dra_resources,
+            profile=profile, ignored_taints=self._ignored_taints, dra_resources=self._context.dra_resources
         )
         for plugin in profile.filters:
             if plugin in without:

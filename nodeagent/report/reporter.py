@@ -115,6 +115,7 @@ class Reporter:
         """All that is missing is the kubelet's and the Node's word on a list that is new."""
         reasons = {outcome.reason for outcome in result.outcomes if outcome.managed}
         brief = Reason.ADVERTISING in reasons and reasons <= {Reason.ADVERTISING, Reason.CONFIRMED}
+        brief = brief and not result.work.desired.by_nvidia  # whose plugin needs longer
         return brief and self._durations.seconds("advertising") < BRIEF_SECONDS
 
     def _note(self, outcome: GpuOutcome, result: PassResult, done: str) -> None:

@@ -12,7 +12,7 @@ from partitioning.models import GpuModel
 from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS
 from partitioning.placements import Placement, rule_bits
 from partitioning.resources import WHOLE
-from partitioning.states import state_table
+from partitioning.states import StateTable, state_table
 
 _MOST_GB = 512
 """More memory than any GPU has."""
@@ -42,6 +42,12 @@ class StockPool(Pool):
     def bucket(self, state: int) -> int:
         # One bucket for all that have any: the scheduler, too, compares the node's other resources then.
         return min(state, 1)
+
+
+@lru_cache(maxsize=65536)
+def _most_in(table: StateTable, state: int) -> tuple[int, ...]:
+    """Of each profile. Every group of nodes has GPUs in the same few states."""
+    return tuple(map(max, zip(*table.pareto(state), strict=True)))
 
 
 class MigPool(Pool):
@@ -92,7 +98,7 @@ class MigPool(Pool):
         found = self._most.get((state, resource))
         if found is None:
             at = self.table.profiles.index(self.profiles[resource])
-            found = self._most[state, resource] = max(vector[at] for vector in self.table.pareto(state))
+            found = self._most[state, resource] = _most_in(self.table, state)[at]
         return found
 
     def _fitting(self, state: int, part: Part, after: int) -> Fitting:

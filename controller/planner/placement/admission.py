@@ -8,8 +8,8 @@ each node has the CPU in the right place shows when the admitted are placed. Nev
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from controller.model.capacity import Capacity
@@ -35,11 +35,14 @@ class Admitted:
     others: list[Assignment]
     packing: PackingCheck
     """With the members packed."""
+    full: set[Hashable] = field(default_factory=set)
+    """For what there is no room with them."""
 
     def change(self, coming: Sequence[Assignment], leaving: Sequence[Assignment] = ()) -> None:
         """Some join the members, and others leave."""
         self.members = [*(one for one in self.members if one not in leaving), *coming]
         self.packing = self.packing.with_packed(coming, leaving)
+        self.full = set() if leaving else self.full
 
 
 def admit(board: Board, group: int, assignments: Sequence[Assignment], scale: Scale) -> Admitted:

@@ -33,6 +33,7 @@ def make_room(board: Board, admitted: Sequence[Admitted], cost: Callable[[Assign
         if board.trials <= 0 or (one.rank, one.wants, one.groups) in in_vain:
             continue
         for group in one.groups:
+            board.trials -= 1
             moves = _moves(board, one, group, movable[group], admitted)
             if moves is not None:
                 for moved, target in moves:
@@ -56,8 +57,16 @@ def _moves(
     packings, moves, in_vain = dict[int, PackingCheck](), list[Move](), set[Hashable]()
 
     def fits(one: Assignment, group: int) -> bool:
+        """Tried once: pods that may each use groups of their own are alike in each of these."""
+        what, home = (one.wants, one.needs), admitted[group]
+        packing = packings.setdefault(group, home.packing)
+        if board.trials <= 0 or (packing is home.packing and what in home.full):
+            return False
         board.trials -= 1
-        return board.trials >= 0 and packings.setdefault(group, admitted[group].packing).fits([one])
+        found = packing.fits([one])
+        if not found and packing is home.packing:
+            home.full.add(what)
+        return found
 
     if fits(one, group):
         return moves

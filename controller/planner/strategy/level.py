@@ -18,8 +18,8 @@ from controller.planner.placement.making_room import make_room
 from controller.planner.placement.shares import measure
 from controller.planner.placement.split import split
 
-_REPEATED = 128
-"""Groups of up to so many nodes are placed again where a pod is left out; one pod of a larger group is no per cent."""
+_REPEATED = 1_000
+"""Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
 
 Cost = Callable[[Assignment], float]
 
@@ -64,7 +64,8 @@ def place_once(
 def _place_in_group(board: Board, group: int, members: Sequence[Assignment]) -> None:
     hardest_first = sorted(members, key=board.hardness)
     _place_new(board, group, use_ready(board, group, hardest_first))
-    if len(board.groups[group].nodes) <= _REPEATED and not all(one.placed for one in hardest_first):
+    gpus = sum(len(pool.devices) for pool in board.groups[group].pools)
+    if gpus <= _REPEATED and not all(one.placed for one in hardest_first):
         _place_again(board, group, hardest_first)
 
 

@@ -57,14 +57,7 @@ READS_ALL_PODS = {"verb": "list", "resource": "pods"}
 class Controller:
     """One controller process; `run` returns when it was stopped, or must not go on."""
 
-    def __init__(
-        self,
-        api: ApiClient,
-        settings: Settings,
-        *,
-        planner: Planner,
-        identity: str,
-    ) -> None:
+    def __init__(self, api: ApiClient, settings: Settings, *, planner: Planner, identity: str) -> None:
         clock = time.monotonic
         self._lifetime = lifetime = Lifetime()
         self._elector = elector = _elector(api, settings, identity, lifetime)

@@ -144,11 +144,7 @@ class PlanStore:
 
     def _outlook(self, reading: PlanReading, gpu: GpuReading, now: float) -> Outlook:
         return self._progress.outlook(
-            reading.uid,
-            gpu,
-            generation=reading.generation,
-            observed_generation=reading.observed_generation,
-            now=now,
+            reading.uid, gpu, generation=reading.generation, observed_generation=reading.observed_generation, now=now
         )
 
     def _our_indexes(self, old: PlanReading | None, new: PlanReading) -> frozenset[int]:

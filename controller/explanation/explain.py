@@ -17,7 +17,15 @@ from controller.explanation.blockers import Candidate, blocking, taken_by_others
 from controller.explanation.capability import Prospects, alike, could_hold
 from controller.explanation.causes import Cause, causes_of, is_meant_for
 from controller.explanation.drained_gpus import causes_of_drains, to_owner
-from controller.explanation.filtered import NO_WORK_LEFT, cordoned, kept_off, kept_off_by_others, uncordoned, unmarked
+from controller.explanation.filtered import (
+    NO_WORK_LEFT,
+    TOO_COSTLY,
+    cordoned,
+    kept_off,
+    kept_off_by_others,
+    uncordoned,
+    unmarked,
+)
 from controller.explanation.gangs import about_broken, about_incomplete, about_too_large, about_too_unlike
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
@@ -181,7 +189,7 @@ class _Explainer:
 
     def _answer(self, assignment: Assignment) -> Answer:
         if self._groups.unexamined(assignment.pod):
-            return NO_WORK_LEFT
+            return TOO_COSTLY if self._groups.too_costly(assignment.pod) else NO_WORK_LEFT
         wants = assignment.wants
         if wants not in self._able:
             each = 1 if len(wants) == 1 else _TOGETHER

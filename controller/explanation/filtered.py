@@ -23,6 +23,11 @@ NO_WORK_LEFT = Answer(
     "The planning pass used up its work or its time before it examined this pod on every node. Wait, or ask an "
     "administrator to check in the controller's log which pods took most.",
 )
+TOO_COSTLY = Answer(
+    UnplacedReason.NOT_SERVED,
+    "Its node affinity has too many terms for so many nodes, so nothing is planned for it. Use fewer terms, and In "
+    "with several values in place of several terms.",
+)
 _WhyNot: TypeAlias = Callable[[PodView, NodeView], Misfit | None]
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "(.+)" not found')
 

@@ -50,19 +50,13 @@ _ROWS = {
         "If this lasts, ask an administrator to check status.gpus of {plans}.",
     ),
     Ineligible.AGENT_SILENT: _Row(
-        _AWAITING,
-        "The node agent on {nodes} has stopped responding.",
-        "Ask an administrator to check the agent's pod.",
+        _AWAITING, "The node agent on {nodes} has stopped responding.", "Ask an administrator to check the agent's pod."
     ),
     Ineligible.BACKING_OFF: _Row(
-        _BLOCKED,
-        "Changes of {gpus} failed and are retried automatically.",
-        "The errors are in status.gpus of {plans}.",
+        _BLOCKED, "Changes of {gpus} failed and are retried automatically.", "The errors are in status.gpus of {plans}."
     ),
     Ineligible.DRAINED: _Row(
-        UnplacedReason.NO_CAPACITY,
-        "{gpus} {are} drained for a pod that has waited long.",
-        "Wait, or add a GPU node.",
+        UnplacedReason.NO_CAPACITY, "{gpus} {are} drained for a pod that has waited long.", "Wait, or add a GPU node."
     ),
     Ineligible.HELD_WHOLE: _Row(_RELEASE, "{gpus} {are} in use as a whole GPU.", _WAIT_FOR_RELEASE),
     Ineligible.WAITING: _Row(

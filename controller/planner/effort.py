@@ -30,7 +30,7 @@ class Effort:
     """Made once per pass, whatever has to be tried again in it."""
 
     def __init__(self, work: int = WORK, out_of_time: Callable[[], bool] = never) -> None:
-        self._left = work
+        self._left = self.most = work
         self._out_of_time = out_of_time
         self._later = self._kept = 0
         """For what comes after; for namespaces that wait, of their shares."""

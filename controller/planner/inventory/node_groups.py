@@ -204,6 +204,11 @@ class NodeGroups:
         """There was no work left to find out which nodes it may use."""
         return pod.uid in self._left or self.kind_of(pod) in self._unexamined
 
+    def too_costly(self, pod: PodView) -> bool:
+        """No pass has work enough for its rules on so many nodes: to wait does not help."""
+        places = self._narrowed(pod)
+        return 2 * _cost(pod) * len(self._able if places is None else places) > self._effort.most
+
     def kind_of(self, pod: PodView) -> int:
         """A number: pods of one kind may use the same nodes."""
         return self._kinds[pod.uid]

@@ -306,6 +306,14 @@ def test_pods_of_which_none_is_paid_for_by_a_share_have_their_turns_one_after_th
     assert passes_until_all_are_placed(crowded(pending, bound=0, nodes=100), 4) > 1
 
 
+def test_a_pod_that_no_pass_can_examine_does_not_read_that_it_should_wait(small: None) -> None:
+    found = plan(crowded([choosy(0, terms=1_600)], bound=0, nodes=100)).unplaced
+
+    assert [one.message.partition(",")[0] for one in found] == [
+        "Its node affinity has too many terms for so many nodes"
+    ]
+
+
 @pytest.mark.parametrize("priority", [0, 9])
 @pytest.mark.parametrize("bad", [0, 150])
 def test_pods_whose_search_takes_more_than_a_share_find_their_places_within_some_passes(

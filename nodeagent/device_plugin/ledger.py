@@ -65,7 +65,9 @@ class Ledger:
         lost = bool(self.problem) or self._files.lost_ledger.exists()
         with self._lock:
             new = Allocation(id="", resource=resource, at=now, boot_id=self._boot_id, up_seconds=up_seconds)
-            doubted = {i: self._latest.get(i, new) for i in ids if i in unmarked or (lost and i not in self._latest)}
+            # Of an instance that a lost record may have named, as of one that none names, all that is open counts.
+            first = {i: self._latest.get(i, replace(new, up_seconds=0.0) if "MIG-" in i else new) for i in ids}
+            doubted = {i: first[i] for i in ids if i in unmarked or (lost and i not in self._latest)}
             # What has it open may be of each pod that got it since it was seen free, not of the last one alone.
             made = {i: replace(new, id=i, again=i in doubted, up_seconds=doubted.get(i, new).up_seconds) for i in ids}
             self._write({**self._latest, **made})

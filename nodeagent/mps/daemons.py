@@ -147,10 +147,7 @@ class MpsDaemons:
             found = [self._report(daemon) for daemon in self._daemons.values() if daemon.gpu]
             twins = [MpsDaemon(gpu=gpu, ready=False, problem=why) for gpu, why in self._twins.items()]
             left = sorted(path.name for path, daemon in self._daemons.items() if not daemon.gpu and not daemon.ended)
-        return MpsState(
-            daemons=tuple(sorted([*found, *twins], key=lambda daemon: daemon.gpu)),
-            leftover=tuple(left),
-        )
+        return MpsState(daemons=tuple(sorted([*found, *twins], key=lambda daemon: daemon.gpu)), leftover=tuple(left))
 
     def _report(self, daemon: Daemon) -> MpsDaemon:
         problem = self._problem(daemon) or ""

@@ -73,6 +73,8 @@ class Ends:
     """Ids that only pods have which live, and which the watch has not brought yet."""
     unread: bool = False
     """The processes were not read: what was left of a pod may be there still."""
+    opened: frozenset[str] = frozenset()
+    """Ids that were handed out again, and that a process of no pod has open, or may have."""
     running: frozenset[str] = frozenset()
     """UIDs of pods of which there is a process, if only of the sandbox, or may be one."""
 
@@ -114,6 +116,10 @@ class EndBook:
                 ends, unread = Ends(strangers=table.reason, unread=True), f"{table.reason}, and it is not known what"
             else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
+                # The earlier pod may have come and gone while no one looked: no record names it.
+                again = {i for i, entry in handed_out.items() if entry.again and doubted}
+                if self._holder(again, handed_out) != "":
+                    ends = replace(ends, opened=frozenset(i for i in again if self._holder({i}, handed_out) != ""))
         self._durations.end_pass()
         waiting, pending = tuple(each for uid, each in found.items() if uid not in ends.ended), dict[str, str]()
         for pod, device_id in ((each.pod, i) for each in waiting for i in sorted(each.ids)):

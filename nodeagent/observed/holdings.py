@@ -88,16 +88,12 @@ class Holdings:
         self._save()
         left = strays.union(i for uid in ends.left for i in known.get(uid, ()))
         sure = believed and pods.synced and (watched if ends.strangers is None else not ends.strangers)
-        self._shared.end_pass(allocations, pods, known, sure=sure, unsure={*doubtful, *left}, ended=self._ended)
+        unsure = {*doubtful, *left, *ends.opened}
+        self._shared.end_pass(allocations, pods, known, sure=sure, unsure=unsure, ended=self._ended)
         self._durations.end_pass()
+        forgotten, alone = self._forgotten, self._shared.alone
         return Usage(
-            held=held,
-            known=known,
-            doubtful=doubtful,
-            forgotten=self._forgotten,
-            twice=twice,
-            left=left,
-            alone=self._shared.alone,
+            held=held, known=known, doubtful=doubtful, forgotten=forgotten, twice=twice, left=left, alone=alone
         )
 
     def gone(

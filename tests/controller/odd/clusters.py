@@ -52,8 +52,8 @@ OPTIONS = PlannerOptions(
         "broken-scheduler": FilterProfile(scheduler_name="broken-scheduler", prefilters=()),
     }
 )
-FILTERS_OF_POD = 4
-"""How often a pod may be held against one node."""
+FILTERS_OF_POD = 6
+"""How often a pod may be held against one node: to group nodes, to explain, and once for each obstacle taken away."""
 MOST_OF_POD = OWN_VISITS + 50_000
 """Visits and filters that one pod may cost in a small cluster."""
 

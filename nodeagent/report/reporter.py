@@ -102,7 +102,7 @@ class Reporter:
             if self.clock() < self._pids_at + PIDS_SECONDS:
                 return None
             self._pids_at = self.clock()
-        if plan.status.get("gpus") and self._is_brief(result):
+        if plan.status.get("gpus") and not plan.handed_back and self._is_brief(result):
             return BRIEF_SECONDS
         try:
             return self.write(plan, status)

@@ -63,7 +63,7 @@ def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | Problem:
         return cut
     for_mig = _is_for_mig(labels) and model.mig_capable
     if (for_mig or cut) and not all(profile.starts for profile in model.profiles):
-        return _label(LABEL_PRODUCT, f"no placements of {model.key} are published, so its MIG cannot be simulated")
+        return _label(LABEL_PRODUCT, f"no placements of {model.key} are published: its agent reports them")
     return tuple(
         Gpu(
             model=model,

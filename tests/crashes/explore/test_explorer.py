@@ -21,7 +21,7 @@ def doubt_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def start_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PluginMemory, "starts", lambda _plugin, _id, _uid: True)
+    patch.setattr(PluginMemory, "starts", lambda *_args: True)
 
 
 def see_no_processes(patch: pytest.MonkeyPatch) -> None:

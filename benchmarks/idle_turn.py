@@ -1,11 +1,13 @@
 """What a turn of the controller costs when nothing happened: `python -m benchmarks.idle_turn --nodes N --pods P`.
 
-Builds a State with N nodes of 8 GPUs whose plans need no change, and P pending pods that are nominated. Prints
+Builds a State with N nodes of 8 GPUs whose plans need no change, and P pending pods that are nominated; with
+`--slices S` NVIDIA's DRA driver lists the GPUs of each node in S ResourceSlices. Prints
 milliseconds of each step of a turn, the least of several rounds: when every name is judged, as before there was an
 agenda, and when only what changed or is due is judged. Sends nothing.
 """
 
 import argparse
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +28,7 @@ from controller.actions.reporter import Reporter
 from controller.api.plans import ConditionReading, GpuReading, PlanReading, Stage
 from controller.cache.batcher import Batcher
 from controller.cache.cluster import Deadlines
+from controller.cache.informers import OF_DRA, Kind, SchedulingInformers
 from controller.cache.state import State
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PlanView
@@ -64,8 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=10_000)
+    parser.add_argument("--slices", type=int, default=0)
     arguments_read = parser.parse_args(arguments)
-    turn = filled(instance(nodes=arguments_read.nodes, gpus=8, pods=arguments_read.pods, seed=1, mix=MIXES["plain"]))
+    cluster = instance(nodes=arguments_read.nodes, gpus=8, pods=arguments_read.pods, seed=1, mix=MIXES["plain"])
+    turn = filled(cluster, arguments_read.slices)
     every = {name: least_ms(step, lambda: touch_all(turn)) for name, step in turn.steps().items()}
     for step in turn.steps().values():
         step()
@@ -77,15 +82,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{'sum':12}{sum(every.values()):12.2f}{sum(due.values()):14.3f}")
 
 
-def filled(cluster: Snapshot) -> Turn:
-    """As the watches would leave it."""
+def filled(cluster: Snapshot, slices: int = 0) -> Turn:
+    """As the watches would leave it, with so many ResourceSlices of each node."""
     clock = time.monotonic
     window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=clock)
+    api: Any = _NoApi()
+    informers = SchedulingInformers(api, {}, awake=threading.Event())
+    for kind in OF_DRA:
+        informers._watches[kind] = watch = informers._watch(kind)
+        for node in cluster.nodes if kind is Kind.RESOURCE_SLICES else ():
+            for number in range(slices):
+                watch._put(("", f"{node.name}-{number}"), node.name)
+        watch.synced.set()
     state = State(
-        window=window, options=PlannerOptions(), clock=clock, deadlines=Deadlines(agent_silent_seconds=_SILENT_SECONDS)
+        window=window,
+        options=PlannerOptions(),
+        clock=clock,
+        deadlines=Deadlines(agent_silent_seconds=_SILENT_SECONDS),
+        informers=informers,
     )
     metrics = Metrics(CollectorRegistry())
-    api: Any = _NoApi()
     environment = Environment(api=api, state=state, metrics=metrics, leading=lambda: True, clock=clock)
     turn = Turn(
         state=state,
@@ -105,7 +121,7 @@ def filled(cluster: Snapshot) -> Turn:
     for view in cluster.plans:
         state.observe_heartbeat(view.name, "first")
         state.observe_heartbeat(view.name, "second")
-        state.observe_plan(view.name, reading_of(view))
+        state.observe_plan(view.name, replace(reading_of(view), served_by_dra=LISTED if slices else None))
     names = [node.name for node in cluster.nodes]
     for pod in cluster.pods:
         state.observe_pod(pod.key, pod)
@@ -114,6 +130,11 @@ def filled(cluster: Snapshot) -> Turn:
         state.observe_pod(pod.key, replace(pod, nominated_node=reservations[pod.uid], nomination_ours=True))
     state.reserve(reservations)
     return turn
+
+
+LISTED = ConditionReading(
+    status="True", reason=Reason.FOREIGN_OWNER.value, observed_generation=0, last_transition_time=""
+)
 
 
 def reading_of(view: PlanView) -> PlanReading:

@@ -94,11 +94,10 @@ class AgentLiveness:
 
     def _due_conditions(self, reading: PlanReading) -> list[dict[str, Any]] | None:
         silent_for = self._state.agent_silent_for(reading.name)
-        node_exists = self._state.node_exists(reading.name)
         if silent_for is not None and _has_left(reading, self._state.node(reading.name)):
             # Its last Ready says why, and stays.
             return self._conditions(reading, LEFT, silent=False)
-        liveness = self._liveness(reading, node_exists=node_exists, silent_for=silent_for)
+        liveness = self._liveness(reading, silent_for)
         silent = silent_for is not None and (
             liveness.reason in (Reason.AGENT_SILENT, Reason.CANNOT_REPORT) or silent_for >= self._silent_seconds
         )
@@ -106,14 +105,12 @@ class AgentLiveness:
 
     def _write_conditions(self, name: str) -> None:
         # Agents write all the time: what was due when the turn began may rest on a version that is gone.
-        reading = self._state.plan(name)
-        conditions = self._due_conditions(reading) if reading is not None else None
-        if reading is not None and conditions is not None:
+        if (reading := self._state.plan(name)) and (conditions := self._due_conditions(reading)):
             self._apply(reading, conditions)
 
-    def _liveness(self, reading: PlanReading, *, node_exists: bool, silent_for: float | None) -> Liveness:
+    def _liveness(self, reading: PlanReading, silent_for: float | None) -> Liveness:
         """What is known of the agent of one plan; `silent_for` is None while it is alive."""
-        if not node_exists:
+        if not self._state.node_exists(reading.name):
             message = f"There is no Node {reading.name}: nothing is done until it joins the cluster."
             return Liveness(status="Unknown", reason=Reason.NODE_NOT_FOUND, message=message)
         if silent_for is None:
@@ -158,12 +155,11 @@ class AgentLiveness:
         """What ServedByDRA should report, if anything, and whether that is known."""
         found = self._state.served_by_dra(name)
         listed, mapped = found or (False, ())
-        if listed:
-            return Liveness(status="True", reason=Reason.FOREIGN_OWNER, message=LISTED.format(node=name)), True
-        if mapped:
-            message = MAPPED.format(names=", ".join(mapped))
-            return Liveness(status="True", reason=Reason.MAPPED_TO_DRA, message=message), True
-        return None, found is not None
+        if not (listed or mapped):
+            return None, found is not None
+        reason = Reason.FOREIGN_OWNER if listed else Reason.MAPPED_TO_DRA
+        message = LISTED.format(node=name) if listed else MAPPED.format(names=", ".join(mapped))
+        return Liveness(status="True", reason=reason, message=message), True
 
     def _condition(self, kind: Condition, liveness: Liveness, live: ConditionReading | None) -> dict[str, Any]:
         """Without observedGeneration: a heartbeat is about no generation, and is not rewritten for each new one."""

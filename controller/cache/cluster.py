@@ -220,10 +220,10 @@ class ClusterCache:
 
     def served_by_dra(self, name: str) -> tuple[bool, tuple[str, ...]] | None:
         """Whether NVIDIA's DRA driver lists GPUs of this node, and which of its resources DeviceClasses map."""
-        nodes, mapped, node = self._informers.dra_nodes(), self._informers.dra_resources(), self.node(name)
-        if nodes is None or node is None:
+        listed, mapped, node = self._informers.dra_lists(name), self._informers.dra_resources(), self.node(name)
+        if listed is None or node is None:
             return None
-        return name in nodes, tuple(sorted(mapped.intersection(node.allocatable)) if node.partitioning else ())
+        return listed, tuple(sorted(mapped.intersection(node.allocatable)) if node.partitioning else ())
 
     def agent_problem(self, name: str) -> str:
         """Why the agent of this plan, which renews its Lease, cannot write the status; empty if it can."""

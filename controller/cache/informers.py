@@ -8,6 +8,7 @@ is not listed yet, or that the controller may not list, is None there, which mea
 """
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from enum import Enum
 from itertools import chain
@@ -104,8 +105,8 @@ class Informers(Protocol):
     def dra_resources(self) -> frozenset[str]:
         """Resources that a DeviceClass maps, as in the context."""
 
-    def dra_nodes(self) -> frozenset[str] | None:
-        """Nodes whose GPUs NVIDIA's DRA driver lists; None: it, or what DeviceClasses map, is not known yet."""
+    def dra_lists(self, node: str) -> bool | None:
+        """Whether NVIDIA's DRA driver lists GPUs of it; None: that, or what DeviceClasses map, is not known yet."""
 
     def take_changes(self) -> frozenset[str]:
         """What has changed since this was called last, by path."""
@@ -139,8 +140,8 @@ class FixedInformers:
     def dra_resources(self) -> frozenset[str]:
         return self._context.dra_resources
 
-    def dra_nodes(self) -> frozenset[str] | None:
-        return None
+    def dra_lists(self, node: str) -> bool | None:
+        """That is not known."""
 
     def take_changes(self) -> frozenset[str]:
         return frozenset()
@@ -157,6 +158,8 @@ class SchedulingInformers:
         self._changes: set[str] = set()
         self._lock = threading.Lock()
         self._watches: dict[Kind, Reflector[Any]] = {}
+        self._slices: Counter[object] = Counter()
+        """Of NVIDIA's DRA driver, by node: each node is asked about every minute, and a driver may have many slices."""
         self._stopped = False
 
     def require(self, pod: PodView) -> None:
@@ -203,10 +206,10 @@ class SchedulingInformers:
         """Resources that a DeviceClass maps, as in the context."""
         return frozenset(chain.from_iterable((self._items(Kind.DEVICE_CLASSES) or {}).values()))
 
-    def dra_nodes(self) -> frozenset[str] | None:
-        """Nodes whose GPUs NVIDIA's DRA driver lists; None: it, or what DeviceClasses map, is not known yet."""
-        known = [self._items(kind) for kind in OF_DRA]
-        return None if None in known else frozenset((known[1] or {}).values())
+    def dra_lists(self, node: str) -> bool | None:
+        """Whether NVIDIA's DRA driver lists GPUs of it; None: that, or what DeviceClasses map, is not known yet."""
+        watches = [self._watches.get(kind) for kind in OF_DRA]
+        return self._slices[node] > 0 if all(watch and watch.synced.is_set() for watch in watches) else None
 
     def take_changes(self) -> frozenset[str]:
         """What has changed since this was called last, by path."""
@@ -242,8 +245,10 @@ class SchedulingInformers:
     def _watch(self, kind: Kind) -> Reflector[Any]:
         path, read = kind.value
 
-        def on_change(_key: Key, _old: object, _new: object) -> None:
+        def on_change(_key: Key, old: object, new: object) -> None:
             if kind is Kind.RESOURCE_SLICES:
+                self._slices.update([new])
+                self._slices.subtract([old])
                 return  # nothing is planned by them
             with self._lock:
                 self._changes.add(path)

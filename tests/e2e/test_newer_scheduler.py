@@ -152,11 +152,10 @@ def test_what_a_device_class_maps_is_planned_as_the_scheduler_takes_it(
     assert (waits.name, by_claim(rig, "plugin"), by_claim(rig, "driver")) == ("empty", False, True)
     informers.require(waits)
     eventually(lambda: SEVENTH in informers.context().dra_resources, "the mapping is known")
-    assert informers.dra_nodes() is None
+    assert informers.dra_lists("plugin") is None
     informers.require_dra()
-    eventually(
-        lambda: informers.dra_nodes() == frozenset({"plugin"}), "NVIDIA's slices alone", seen=informers.watch_errors
-    )
+    eventually(lambda: informers.dra_lists("plugin"), "NVIDIA's slice is known", seen=informers.watch_errors)
+    assert informers.dra_lists("driver") is False, "it lists no GPUs of NVIDIA's"
 
     result = planned([waits], informers.context())
     assert [one.node for one in result.placed] == ["empty"], result.unplaced
@@ -166,7 +165,7 @@ def test_what_a_device_class_maps_is_planned_as_the_scheduler_takes_it(
 
     for path in (f"{DRA}/deviceclasses/seventh", f"{DRA}/resourceslices/driver", f"{DRA}/resourceslices/nvidia"):
         apply.delete(rig.api, path)
-    eventually(lambda: informers.dra_nodes() == frozenset(), "none is left")
+    eventually(lambda: informers.dra_lists("plugin") is False, "none is left")
 
 
 def by_claim(rig: SchedulerRig, name: str) -> bool:

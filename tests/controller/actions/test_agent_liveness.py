@@ -295,8 +295,8 @@ class Dra(FixedInformers):
         super().__init__()
         self.nodes = nodes
 
-    def dra_nodes(self) -> frozenset[str] | None:
-        return self.nodes
+    def dra_lists(self, node: str) -> bool | None:
+        return node in self.nodes if self.nodes is not None else None
 
     def map(self, *resources: str) -> None:
         self._context = SchedulingContext(dra_resources=frozenset(resources))

@@ -148,6 +148,66 @@ def test_a_kind_that_the_server_does_not_serve_is_no_failing_watch(
     assert [record.levelname for record in caplog.records if "deviceclasses" in record.getMessage()] in ([], ["INFO"])
 
 
+def serve_dra(server: ApiServer) -> None:
+    """As custom resources, which suffices for list and watch."""
+    text = {"type": "string"}
+    spec = {"type": "object", "properties": dict.fromkeys(("driver", "nodeName", "extendedResourceName"), text)}
+    schema = {"type": "object", "properties": {"spec": spec}}
+    for kind, fields in (("DeviceClass", []), ("ResourceSlice", [{"jsonPath": ".spec.driver"}])):
+        plural = {"DeviceClass": "deviceclasses", "ResourceSlice": "resourceslices"}[kind]
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+        body = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": f"{plural}.resource.k8s.io",
+                "annotations": {"api-approved.kubernetes.io": "unapproved, as a stand-in"},
+            },
+            "spec": {
+                "group": "resource.k8s.io",
+                "scope": "Cluster",
+                "names": names,
+                "versions": [version | {"selectableFields": fields}],
+            },
+        }
+        apply.create(clients.for_url(server.url), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+
+
+def test_a_node_is_listed_while_one_of_nvidias_slices_is_its_own() -> None:
+    slices = "/apis/resource.k8s.io/v1/resourceslices"
+
+    def slice_of(name: str, node: str, driver: str = "gpu.nvidia.com") -> dict[str, Any]:
+        spec = {"driver": driver, "nodeName": node}
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+
+    with ApiServer() as server:
+        serve_dra(server)
+        api = clients.for_url(server.url)
+        for body in (slice_of("a1", "a"), slice_of("a2", "a"), slice_of("b1", "b"), slice_of("c1", "c", "other.com")):
+            apply.create(api, slices, body)
+        informers = SchedulingInformers(api, {}, awake=threading.Event())
+        try:
+            assert informers.dra_lists("a") is None, "nothing is watched yet"
+            informers.require_dra()
+            eventually(lambda: informers.dra_lists("a") is not None, "the lists", seen=informers.watch_errors)
+            assert [informers.dra_lists(node) for node in "abcd"] == [True, True, False, False]
+
+            apply.delete(api, f"{slices}/a1")
+            apply.merge_patch(api, f"{slices}/b1", {"spec": {"nodeName": "d"}})
+            eventually(lambda: informers.dra_lists("d"), "one is of another node now")
+            assert [informers.dra_lists(node) for node in "abcd"] == [True, False, False, True]
+            apply.delete(api, f"{slices}/a2")
+            eventually(lambda: informers.dra_lists("a") is False, "its last one is gone")
+        finally:
+            informers.stop()
+
+
 def test_nothing_starts_after_the_end(informers: SchedulingInformers) -> None:
     informers.stop()
     informers.require(pod(affinity=(SELECTING,)))

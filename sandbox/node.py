@@ -113,6 +113,10 @@ class SandboxNode:
         minors = range(len(self._gpus))
         toolkit.install(self.root / "driver", self._cdi, machine.observe(self.machine)["driver_version"], minors)
 
+    def _programs(self) -> str:
+        """The PATH on which the supervisor finds nvidia-cuda-mps-control."""
+        return search_path(os.environ.get("PATH", ""))
+
     def _on_hardware(self, *program: str) -> tuple[str, list[str]]:
         """Module and arguments that run a program where it sees this node's GPUs."""
         return "sandbox.driver.run", [str(self.machine), "-m", *program]
@@ -137,7 +141,7 @@ class SandboxNode:
             self.mps,
             "nodeagent.mps",
             ["--state-dir", state, "--mps-root", mps],
-            env={"PATH": search_path(os.environ.get("PATH", ""))},
+            env={"PATH": self._programs()},
         )
         self._write_agent_settings()
         if self.nvidia:

@@ -4,6 +4,6 @@
 outlives it, and `ContainerHooks` is how simulated hardware sees processes come and go. What it must do is what
 kubelet 1.36 was measured to do, false answers included; it runs no process and mounts nothing.
 
-Not simulated: restart policies, probes, activeDeadlineSeconds, PreStartContainer, device nodes and annotations in
-Allocate answers, topology, other versions of the kubelet.
+Not simulated: restart policies, probes, activeDeadlineSeconds, device nodes and annotations in Allocate answers,
+topology, other versions of the kubelet.
 """

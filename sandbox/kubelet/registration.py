@@ -24,6 +24,8 @@ from sandbox.kubelet.pods import is_extended_resource
 from sandbox.kubelet.selection import Refusal, Wanted
 
 Answer = TypeVar("Answer")
+PRE_START_SECONDS = 30.0
+"""The kubelet's deadline for a PreStartContainer."""
 
 
 class PluginClient:
@@ -74,6 +76,12 @@ class PluginClient:
         if isinstance(answer, Refusal):
             return answer
         return list(answer.container_responses[0].deviceIDs) if answer.container_responses else []
+
+    def pre_start(self, device_ids: Iterable[str]) -> Refusal | None:
+        request = api.PreStartContainerRequest(devices_ids=sorted(device_ids))
+        what = "device plugin PreStartContainer rpc failed with err: "
+        answer = self._ask(what, lambda: self._stub.PreStartContainer(request, timeout=PRE_START_SECONDS))
+        return answer if isinstance(answer, Refusal) else None
 
     def _ask(self, what: str, call: Callable[[], Answer]) -> Answer | Refusal:
         if self.stopped:

@@ -4,6 +4,7 @@ Takes entries of the pod book and changes of containers and devices; calls the r
 Events. `lifecycle` decides what is done next; everything here runs in the sync loop.
 """
 
+import threading
 import time
 from dataclasses import dataclass
 
@@ -14,7 +15,9 @@ from sandbox.kubelet.node_status import invented_node_ip
 from sandbox.kubelet.parts import KubeletParts
 from sandbox.kubelet.pod_status import status_of
 from sandbox.kubelet.pods import Pod
+from sandbox.kubelet.registration import PluginClient
 from sandbox.kubelet.runtime import ContainerRecord, ContainerRequest, ContainerState
+from sandbox.kubelet.selection import Refusal
 from sandbox.kubelet.times import epoch_seconds
 from sandbox.kubelet.writer import ApiWriter
 
@@ -150,11 +153,38 @@ class PodRunner:
         if entry.run is None:
             return
         entry.run.starting(name, "")
-        started = self._started(entry.pod, name)
-        if isinstance(started, StartFailure):
-            self._loop.post(lambda: self._start_failed(entry, name, started))  # after those that start with it
+        asked = self._to_ask(entry.pod, name)
+        if not asked:
+            self._launch(entry, name)
+            return
+
+        def ask() -> None:
+            refusal = next((refused for client, ids in asked if (refused := client.pre_start(ids))), None)
+            self._loop.post(lambda: self._launch(entry, name, refusal))
+
+        # Each pod has a worker of its own: no other waits for this plugin.
+        threading.Thread(target=ask, name=f"pre-start {entry.pod.name}", daemon=True).start()
+
+    def _to_ask(self, pod: Pod, name: str) -> list[tuple[PluginClient, frozenset[str]]]:
+        """Plugins that want to know of each start, with the container's devices."""
+        holdings = sorted(self._table.holdings_of(pod.uid, name).items())
+        found = ((self._parts.endpoints.get(resource), holding.device_ids) for resource, holding in holdings)
+        return [(client, ids) for client, ids in found if client is not None and client.options.pre_start_required]
+
+    def _launch(self, entry: Entry, name: str, refusal: Refusal | None = None) -> None:
+        run = entry.run
+        if run is None or self._book.get(entry.pod.uid) is not entry:
+            return  # it has left the API meanwhile
+        if refusal is not None or run.stopping:
+            message = refusal.message if refusal is not None else "the pod is ending"
+            started: ContainerRecord | StartFailure = StartFailure("CreateContainerConfigError", message)
         else:
-            entry.run.starting(name, started.container_id)
+            started = self._started(entry.pod, name)
+        if isinstance(started, StartFailure):
+            failure = started
+            self._loop.post(lambda: self._start_failed(entry, name, failure))  # after those that start with it
+        else:
+            run.starting(name, started.container_id)
 
     def _started(self, pod: Pod, name: str) -> ContainerRecord | StartFailure:
         container = pod.container(name)

@@ -41,6 +41,7 @@ def gpu() -> ObservedGpu:
     assert not driver.processes(found), "another program uses this GPU"
     assert found.model is not None
     FIGURES.append(f"{found.name}, {found.model.memory_mib} MiB, driver {driver.version()}")
+    driver.release()
     return found
 
 
@@ -53,5 +54,7 @@ def words(gpu: ObservedGpu) -> Iterator[Words]:
     labels = {"nvidia.com/gpu.product": gpu.model.product, "nvidia.com/gpu.count": "1"}
     labels |= {"nvidia.com/gpu.memory": str(gpu.model.memory_mib), names.LABEL_PARTITIONING: "mps"}
     cluster.start([objects.manifest(objects.node("real", labels=labels), status=False)])
-    yield Words(cluster, gpu, FIGURES.append)
+    words = Words(cluster, gpu, FIGURES.append)
+    words.run_mps_pod()
+    yield words
     cluster.stop()

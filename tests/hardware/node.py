@@ -1,8 +1,9 @@
 """A sandbox node on the GPU of this machine: real driver, real MPS daemons, and a CUDA program in each container.
 
 Replaces of `SandboxNode` what simulates hardware; kubelet and control plane stay stand-ins. A container is a process
-of an ordinary user in namespaces of its own, whose /dev has the device nodes of its CDI names and nothing else, with
-the mounts and the environment that they add. Never changes a mode of the GPU, and never resets it.
+of an ordinary user in namespaces and a cgroup of its own, whose /dev has the device nodes of its CDI names and nothing
+else, with the mounts and the environment that they add. The MPS daemons are in the cgroup of the pod that runs them.
+Never changes a mode of the GPU, and never resets it.
 """
 
 import contextlib
@@ -27,6 +28,9 @@ MOST_MIB_VARIABLE = "CLIENT_MIB"
 CLIENT_SECONDS = 300
 ORDINARY_USER = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 OWN_NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--ipc", "--net", "--uts")
+CGROUPS = Path("/sys/fs/cgroup/kubepods")
+IN_CGROUP = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"')
+MPS_POD, MPS_CONTROL = "gpuplan-mps", "nvidia-cuda-mps-control"
 PLAIN_NODES = {"/dev/null": (1, 3), "/dev/zero": (1, 5), "/dev/urandom": (1, 9)}
 
 
@@ -39,10 +43,16 @@ class CudaContainers(ContainerHooks):
         self._client = folder / CLIENT.name
         shutil.copy(CLIENT, self._client)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.unkillable = set[str]()
+        """Pods whose programs outlive them."""
 
     def container_started(self, container: ContainerRecord) -> str | None:
         options = container.request.options
+        cgroup = _cgroup(container)
+        cgroup.mkdir(parents=True)
         if not options.nodes:
+            plain = [*IN_CGROUP, str(cgroup), "sleep", str(CLIENT_SECONDS)]
+            self._running[container.container_id] = subprocess.Popen(plain, start_new_session=True)
             return None
         jail = ["set -e", "mount -t tmpfs -o mode=755 tmpfs /dev", "mkdir -p /dev/shm /dev/nvidia-caps"]
         nodes = [(path, *numbers) for path, numbers in PLAIN_NODES.items()]
@@ -60,7 +70,7 @@ class CudaContainers(ContainerHooks):
         )
         with self._log(container.request.pod).open("wb") as log:
             self._running[container.container_id] = subprocess.Popen(
-                [*OWN_NAMESPACES, "bash", "-c", "\n".join(jail)],
+                [*IN_CGROUP, str(cgroup), *OWN_NAMESPACES, "bash", "-c", "\n".join(jail)],
                 env={"PATH": os.environ["PATH"], **options.env},
                 stdout=log,
                 stderr=log,
@@ -69,7 +79,13 @@ class CudaContainers(ContainerHooks):
         return None
 
     def container_stopped(self, container: ContainerRecord) -> None:
+        if container.request.pod in self.unkillable:
+            return
         self._end(container.container_id)
+        for folder in (_cgroup(container), _cgroup(container).parent):
+            # A process that was killed may take a moment; the kubelet tries again, too.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def close(self) -> None:
         for container_id in list(self._running):
@@ -92,6 +108,11 @@ class CudaContainers(ContainerHooks):
         return self._folder / f"{pod}.log"
 
 
+def _cgroup(container: ContainerRecord) -> Path:
+    """As kubelet and runtime name it."""
+    return CGROUPS / f"pod{container.request.pod_uid}" / container.container_id
+
+
 class RealNode(SandboxNode):
     clients: CudaContainers
 
@@ -107,7 +128,20 @@ class RealNode(SandboxNode):
         binding.nvmlShutdown()
 
     def _programs(self) -> str:
-        return os.environ["PATH"]
+        """The control program enters its pod's cgroup first, as in a container; a daemon and its servers inherit it."""
+        folder, program = self.root / "bin", shutil.which(MPS_CONTROL)
+        folder.mkdir(exist_ok=True)
+        entered = f"cat {self.root}/{MPS_POD}"
+        (folder / MPS_CONTROL).write_text(f'#!/bin/sh\necho $$ > "$({entered})/cgroup.procs"\nexec {program} "$@"\n')
+        (folder / MPS_CONTROL).chmod(0o755)
+        return f"{folder}:{os.environ['PATH']}"
+
+    def mps_pod_runs(self) -> bool:
+        """Once it does, the control program knows its cgroup."""
+        found = [one for one in self.runtime.containers() if one.request.pod == MPS_POD and one.started_at is not None]
+        for container in found:
+            (self.root / MPS_POD).write_text(str(_cgroup(container)))
+        return bool(found)
 
     def _on_hardware(self, *program: str) -> tuple[str, list[str]]:
         return program[0], list(program[1:])

@@ -30,9 +30,9 @@ def test_pending_pods_get_slices_whose_limits_hold(words: Words) -> None:
     server = words.control("get_server_list").split()
     assert len(server) == 1
     assert len(words.control(f"get_client_list {server[0]}").split()) == len(SLICES)
-    processes = NvmlDriver()
-    processes.count()
-    clients = [process for process in processes.processes(processes.observe_gpu(0)) if process.mps_client]
+    driver = NvmlDriver()
+    clients = [process for process in driver.processes(driver.observe_gpu(0)) if process.mps_client]
+    driver.release()
     assert len(clients) == len(SLICES)
 
 
@@ -91,7 +91,7 @@ def test_the_whole_gpu_after_its_slices(words: Words) -> None:
 
 def test_no_mode_of_the_gpu_was_changed(words: Words) -> None:
     driver = NvmlDriver()
-    driver.count()
     found = driver.observe_gpu(0)
+    driver.release()
     modes = (found.mig_mode, found.mig_mode_pending, found.compute_mode)
     assert modes == (words.gpu.mig_mode, words.gpu.mig_mode_pending, words.gpu.compute_mode)

@@ -14,12 +14,11 @@ from nodeagent.hardware.driver import ObservedGpu
 from partitioning.mps import slice_of_gb
 from sandbox.cluster import Cluster
 from tests.builders import objects
-from tests.hardware.node import MOST_MIB_VARIABLE, RealNode
+from tests.hardware.node import MOST_MIB_VARIABLE, MPS_CONTROL, MPS_POD, RealNode
 from tests.waiting import eventually
 
 PLAN = "/apis/gpuplan.dev/v1alpha1/gpupartitionplans/real"
 PODS = "/api/v1/namespaces/default/pods"
-CONTROL = "nvidia-cuda-mps-control"
 
 
 class Words:
@@ -36,6 +35,14 @@ class Words:
         found = self.cluster.nodes["real"]
         assert isinstance(found, RealNode)
         return found
+
+    def run_mps_pod(self) -> None:
+        """The DaemonSet's, in whose cgroup the MPS daemons run."""
+        eventually(lambda: "real" in self.cluster.nodes, "the node is there")
+        self.cluster.create(
+            objects.manifest(objects.pod(MPS_POD, containers=[objects.container()], node="real"), status=False)
+        )
+        eventually(self.node.mps_pod_runs, "its pod runs", seen=self.state)
 
     def create(self, name: str, resource: str, most_mib: int = 256) -> None:
         main = objects.container(limits={resource: "1"}, env={MOST_MIB_VARIABLE: str(most_mib)})
@@ -69,6 +76,11 @@ class Words:
     def plan(self) -> dict[str, Any]:
         return dict(apply.get(self.cluster.api, PLAN))
 
+    def held_by(self, pod: str) -> str:
+        """What the status says of a GPU whose pod is gone and has left something; empty if nothing."""
+        found = (str(gpu) for gpu in self.plan()["status"].get("gpus", ()))
+        return next((gpu for gpu in found if f"left of pod {pod}" in gpu), "")
+
     def state(self) -> object:
         """For a failure: plan, pods, and the ends of the logs."""
         status = self.plan().get("status", {})
@@ -92,7 +104,7 @@ class Words:
 
     def control(self, command: str) -> str:
         done = subprocess.run(
-            [CONTROL],
+            [MPS_CONTROL],
             check=False,
             input=f"{command}\n",
             text=True,
@@ -103,7 +115,7 @@ class Words:
         return done.stdout + done.stderr
 
     def daemon_pid(self) -> int:
-        return int((self.pipe / f"{CONTROL}.pid").read_text(encoding="ascii").strip())
+        return int((self.pipe / f"{MPS_CONTROL}.pid").read_text(encoding="ascii").strip())
 
     def kill_daemon(self) -> float:
         """Seconds until another one answers."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.hardware.driver import DriverError
+from nodeagent.hardware.driver import DriverError, Health, MigMode
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.hardware.probe import READS, _written, probe
 from sandbox.driver import breaking
@@ -24,6 +24,7 @@ from sandbox.driver.processes import attach
 from sandbox.driver.status import Status
 from sandbox.driver.store import Store
 from tests import faults
+from tests.builders.models import MODELS
 from tests.nodeagent.driver_calls import CALLS, ELSEWHERE, Kind
 from tests.quirks import Quirks
 from tests.sandbox.driver.calls import nvml
@@ -111,6 +112,23 @@ def test_a_replayed_probe_probed_again_is_equal(simulate: Simulate, place: Place
     finally:
         undo()
     assert replayed == seen
+
+
+def test_the_probe_of_a_real_card_is_read_as_the_catalogue_has_it(tmp_path: Path) -> None:
+    """An H200 in a virtual machine, MIG off, driver 580.159.04, nothing running."""
+    probed = tmp_path / "probe.jsonl"
+    probed.write_bytes(Path(__file__).with_name("h200-580-probe.jsonl").read_bytes())
+    undo = install(Store(probed), Replay)
+    try:
+        driver = NvmlDriver()
+        (gpu,) = driver.observe()
+        assert driver.version() == "580.159.04"
+    finally:
+        undo()
+    assert gpu.model is not None
+    assert (gpu.model.key, gpu.model.confirmed, gpu.problem) == ("H200-141GB", True, "")
+    assert set(gpu.model.profiles) == set(MODELS["H200-141GB"].profiles)
+    assert (gpu.mig_mode, gpu.health, gpu.processes) == (MigMode.DISABLED, Health.OK, ())
 
 
 def _observed(driver: NvmlDriver) -> object:

@@ -73,10 +73,11 @@ class KubeletBench:
         resource: str = builders.MIG,
         socket_name: str = "",
         prefers: bool = False,
+        prestart: bool = False,
     ) -> FakePlugin:
         """A registered plugin whose ids pod-resources shows."""
         plugin = FakePlugin(self.paths.plugin_dir, resource, socket_name).offer(*ids)
-        plugin.options = DevicePluginOptions(get_preferred_allocation_available=prefers)
+        plugin.options = DevicePluginOptions(get_preferred_allocation_available=prefers, pre_start_required=prestart)
         self.add_plugin(plugin)
         eventually(lambda: self.offered(resource) == sorted(ids), f"{resource} offered")
         return plugin

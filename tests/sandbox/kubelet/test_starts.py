@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from kube.kubelet_api import deviceplugin_pb2 as api
 from sandbox.kubelet.runtime import ContainerState
 from tests.sandbox.kubelet.builders import MIG, Raw, container, pod
@@ -40,6 +42,54 @@ def test_a_restart_needs_no_plugin_until_the_grace_period_is_over(bench: Kubelet
     eventually(
         lambda: waiting(bench, raw) == ("CreateContainerConfigError", text), "starts fail after the grace period"
     )
+
+
+def test_a_plugin_that_wants_to_is_asked_before_each_start(bench: KubeletBench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0", prestart=True)
+    bench.run(pod(containers=[container(sleep=0.05, devices=1)], annotations={"restarts": "2"}), "Succeeded")
+    assert plugin.pre_started == [["MIG-0"]] * 3
+
+
+def test_a_refused_start_is_tried_again_and_no_container_runs_before(bench: KubeletBench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0", prestart=True)
+    plugin.pre_start_error = "a process is left"
+    raw = bench.api.add(pod(containers=[container(devices=1)]))
+    why = "device plugin PreStartContainer rpc failed with err: rpc error: code = Unavailable desc = a process is left"
+    eventually(lambda: waiting(bench, raw) == ("CreateContainerConfigError", why), "the plugin's refusal")
+    eventually(lambda: len(plugin.pre_started) > 2, "it is asked again")
+    assert bench.runtime.containers() == ()
+    plugin.pre_start_error = ""
+    bench.wait_phase(raw, "Running")
+    assert plugin.allocated == [["MIG-0"]]
+
+
+def test_a_plugin_that_takes_its_time_before_a_start_holds_up_no_other_pod(bench: KubeletBench) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0", prestart=True)
+    plugin.may_pre_start.clear()
+    bench.api.add(pod(containers=[container(devices=1)]))
+    eventually(lambda: plugin.pre_started, "it is asked")
+    bench.run(pod("other", containers=[container()]))
+    plugin.may_pre_start.set()
+
+
+@pytest.mark.parametrize("by_force", [False, True])
+def test_a_pod_that_is_deleted_while_its_plugin_is_asked_never_starts(bench: KubeletBench, by_force: bool) -> None:
+    bench.kubelet()
+    plugin = bench.plugin("MIG-0", prestart=True)
+    plugin.may_pre_start.clear()
+    raw = bench.api.add(pod(containers=[container(devices=1)]))
+    eventually(lambda: plugin.pre_started, "it is asked")
+    if by_force:
+        bench.api.remove(raw["metadata"]["uid"])
+    else:
+        bench.api.delete(raw)
+    plugin.may_pre_start.set()
+    eventually(lambda: raw["metadata"]["uid"] not in bench.api.pods, "it is gone")
+    bench.run(pod("next", containers=[container(devices=1)]))
+    assert [record.request.pod for record in bench.runtime.containers()] == ["next"]
 
 
 def specify(bench: KubeletBench, *names: str, env: str = "BY=cdi") -> None:

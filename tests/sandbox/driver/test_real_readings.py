@@ -1,4 +1,4 @@
-"""The simulated H100 against a real one: h100-580-readings.json was read on the card, through the same binding."""
+"""Simulated GPUs against real ones: each file of readings was read on a card, through the same binding."""
 
 import ctypes
 import json
@@ -11,7 +11,10 @@ import pytest
 from tests.sandbox.driver.calls import gpu, nvml, placements
 from tests.sandbox.driver.conftest import Simulate
 
-RECORDED = json.loads(Path(__file__).with_name("h100-580-readings.json").read_text(encoding="utf-8"))
+RECORDED = {
+    model: json.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    for model, name in {"H100-80GB": "h100-580-readings.json", "H200-141GB": "h200-580-readings.json"}.items()
+}
 
 
 def instances(device: Any, profile_id: int, *, null: bool = False) -> int:
@@ -41,17 +44,21 @@ def answer(call: str, arguments: list[int], expected: object) -> dict[str, Any]:
     return {"value": list(value) if isinstance(value, tuple) else value}
 
 
-@pytest.mark.parametrize("reading", RECORDED["readings"], ids=lambda r: f"{r['call']} {r['arguments']}")
-def test_a_reading_of_the_card(simulate: Simulate, reading: dict[str, Any]) -> None:
-    simulate("H100-80GB")
+@pytest.mark.parametrize(
+    ("model", "reading"),
+    [(model, reading) for model, found in RECORDED.items() for reading in found["readings"]],
+    ids=lambda value: value if isinstance(value, str) else f"{value['call']} {value['arguments']}",
+)
+def test_a_reading_of_the_card(simulate: Simulate, model: str, reading: dict[str, Any]) -> None:
+    simulate(model)
     expected = {name: reading[name] for name in ("value", "code") if name in reading}
     assert answer(reading["call"], reading["arguments"], expected.get("value")) == expected
 
 
-def test_the_texts_of_its_errors(simulate: Simulate) -> None:
-    simulate("H100-80GB")
-    known = {
-        code: text for code, text in RECORDED["errors"].items() if nvml.nvmlErrorString(int(code)) != "Unknown Error"
-    }
+@pytest.mark.parametrize("model", RECORDED)
+def test_the_texts_of_its_errors(simulate: Simulate, model: str) -> None:
+    simulate(model)
+    errors = RECORDED[model]["errors"]
+    known = {code: text for code, text in errors.items() if nvml.nvmlErrorString(int(code)) != "Unknown Error"}
     assert {code: nvml.nvmlErrorString(int(code)) for code in known} == known
     assert len(known) >= 14

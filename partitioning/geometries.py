@@ -3,7 +3,7 @@
 Takes the placements of some profiles, returns count vectors (tuples in the order of these profiles): all of them or the
 Pareto front. Goes memory slice by memory slice, with one memo per mask, so that masks share their work. The number of
 geometries grows exponentially with what a GPU reports, so that `few` is to be asked first where a report is a
-stranger's. Never returns where the instances are placed; see `arrangements`.
+stranger's. Never returns where the instances are placed; see `enumerate_placements`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

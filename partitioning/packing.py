@@ -12,10 +12,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
-from partitioning.arrangements import Arrangement, arrangements
 from partitioning.geometries import Vector
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, check_limits, check_together
 from partitioning.models import GpuModel
+from partitioning.placement_sets import PlacementSet, enumerate_placements
 from partitioning.placements import Placement, limits_of, occupancy, placement_of
 from partitioning.states import Room, StateTable, state_table
 
@@ -93,7 +93,7 @@ def _best(model: GpuModel, mask: int, counts: Counts, prefer: tuple[Instance, ..
     table = state_table(model)
     idle = _compatible(model, mask, prefer)
     best: _Scored | None = None
-    for places in arrangements(mask, [(table.placements(name), count) for name, count in counts]):
+    for places in enumerate_placements(mask, [(table.placements(name), count) for name, count in counts]):
         if places and not table.allows(_with(mask, places), mask):
             continue
         scored = _scored(table, mask, places, idle)
@@ -113,7 +113,7 @@ def _compatible(model: GpuModel, mask: int, prefer: tuple[Instance, ...]) -> Map
     return idle
 
 
-def _scored(table: StateTable, mask: int, places: Arrangement, idle: Mapping[Instance, Placement]) -> _Scored:
+def _scored(table: StateTable, mask: int, places: PlacementSet, idle: Mapping[Instance, Placement]) -> _Scored:
     existing = {place.instance: instance for instance, place in idle.items()}
     placed = Layout.of(existing.get(place.instance, place.instance) for place in places)
     mask = with_spare = _with(mask, places)
@@ -134,7 +134,7 @@ def _scored(table: StateTable, mask: int, places: Arrangement, idle: Mapping[Ins
     )
 
 
-def _with(mask: int, places: Arrangement) -> int:
+def _with(mask: int, places: PlacementSet) -> int:
     for place in places:
         mask |= place.taken
     return mask

@@ -14,11 +14,11 @@ from controller.model.known_geometries import model_named
 from controller.model.scheduling import Taint
 from controller.model.snapshot import Snapshot
 from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView
-from partitioning.arrangements import arrangements
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel, ProfileSpec
 from partitioning.mps import MpsSlice, check_slices, slice_of_gb
 from partitioning.packing import NoRoom, pack
+from partitioning.placement_sets import enumerate_placements
 from partitioning.placements import placements_of
 from partitioning.resources import classify, mig_resource, mps_resource_gb
 
@@ -170,7 +170,7 @@ def _highest(card: Card) -> Layout:
     places = placements_of(card.model)
     specs = [(card.model.profile(name), count) for name, count in sorted(card.used.items()) if count]
     requested = [(places[spec.name], count) for spec, count in specs if spec is not None]
-    layouts = [Layout.of(place.instance for place in found) for found in arrangements(0, requested)]
+    layouts = [Layout.of(place.instance for place in found) for found in enumerate_placements(0, requested)]
     layouts.sort(key=_starts_of_largest, reverse=True)
     fitting = [layout for layout in layouts if _alongside(card.model, layout, card.free) is not None]
     if not fitting:

@@ -34,7 +34,7 @@ class RefusedAllocate:
 
     sentence: str
     by_request: bool = False
-    """For what the pod requests, whatever becomes of partitions."""
+    """The request itself is invalid: no partition could satisfy it."""
 
 
 ANSWER_SECONDS = 10.0  # within which a kubelet has taken the answer of an Allocate; milliseconds where it is not busy

@@ -23,8 +23,8 @@ from kube.kubelet_api.paths import HEALTHY, MAX_SOCKET_PATH_BYTES, UNHEALTHY, un
 from nodeagent.device_plugin.allocate import container_answer, preferred
 from nodeagent.device_plugin.device_lists import DeviceLists, Listing, RefusedAllocate
 from nodeagent.device_plugin.doubts import Doubts
-from nodeagent.device_plugin.known_daemons import KnownDaemons
 from nodeagent.device_plugin.ledger import Ledger
+from nodeagent.device_plugin.mps_health import MpsHealth
 from nodeagent.handover.config import Device, DeviceKind
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         lists: DeviceLists,
         ledger: Ledger,
         doubts: Doubts,
-        daemons: KnownDaemons,
+        mps_health: MpsHealth,
         mps_root: Path,
         read_only_pipes: bool,
         patience_seconds: float,
@@ -70,7 +70,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         """`patience_seconds`: for the agent, while the kubelet waits for the answer of a PreStartContainer."""
         self.resource = resource
         self.last_ended = float("-inf")  # monotonic, of the latest stream
-        self._lists, self._ledger, self._daemons, self._mps_root = lists, ledger, daemons, mps_root
+        self._lists, self._ledger, self._mps_health, self._mps_root = lists, ledger, mps_health, mps_root
         self._on_change, self._read_only_pipes, self._doubts = on_change, read_only_pipes, doubts
         self._patience_seconds, self._waiting = patience_seconds, threading.BoundedSemaphore(MAX_WAITING)
         self._lock = threading.Lock()
@@ -162,7 +162,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         devices = [self._lists.device(id_) for id_ in ids]
         gpus = {device.gpu for device in devices if device is not None and device.kind is DeviceKind.MPS}
         for gpu in sorted(gpus):
-            if (reason := self._daemons.confirm(gpu)) is not None:
+            if (reason := self._mps_health.confirm(gpu)) is not None:
                 return f"MPS on {gpu} is not ready: {reason}"
         return ""
 

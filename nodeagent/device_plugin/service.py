@@ -21,8 +21,8 @@ from kube.kubelet_api.paths import KubeletPaths
 from kube.logs import fields
 from nodeagent.device_plugin.device_lists import DeviceLists
 from nodeagent.device_plugin.doubts import Doubts
-from nodeagent.device_plugin.known_daemons import PATIENCE_SECONDS, KnownDaemons
 from nodeagent.device_plugin.ledger import Ledger
+from nodeagent.device_plugin.mps_health import PATIENCE_SECONDS, MpsHealth
 from nodeagent.device_plugin.plugin_files import ConfigReader, LoadedFile
 from nodeagent.device_plugin.registration import Registrar, RegistrationTiming
 from nodeagent.device_plugin.server import Endpoint, ResourceServer
@@ -65,7 +65,7 @@ class PluginService:
         self._cdi_dir = cdi_dir
         self._ledger = Ledger(self._files, boot_id=boot_id)
         self._doubts = Doubts(self._files, self._paths.checkpoint, self._ledger)
-        self._daemons = KnownDaemons(self._files, patience_seconds=self._timing.supervisor_patience_seconds)
+        self._mps_health = MpsHealth(self._files, patience_seconds=self._timing.supervisor_patience_seconds)
         self._registrar = Registrar(
             self._paths, self._lists, judge=self._judge, on_change=self._wake.set, timing=self._timing.registration
         )
@@ -101,7 +101,7 @@ class PluginService:
         try:
             self._watches.follow(self._files.directory, self._paths.plugin_dir, self._cdi_dir)
             if (config := self._reader.read()) is not None:
-                self._daemons.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
+                self._mps_health.claim({device.gpu for device in config.devices if device.kind is DeviceKind.MPS})
             self._judge_daemons()
             self._ledger.probe()
             self._advertise(config or self._reader.config)
@@ -114,13 +114,13 @@ class PluginService:
             log.exception("the pass failed")
             return self._timing.failed_seconds
         again_seconds = self._timing.probe_seconds if self._ledger.unwritable else self._timing.poll_seconds
-        return min(again_seconds, self._daemons.seconds_to_due())
+        return min(again_seconds, self._mps_health.seconds_to_due())
 
     def _advertise(self, config: PluginConfig) -> None:
         # Slices of a GPU whose daemon was not checked yet start unhealthy: no pod may get one before it answers.
         self._lists.replace(
             config.in_boot(self._boot_id),
-            unready=self._daemons.unready(),
+            unready=self._mps_health.unready(),
             named=self._named(config),
             closed=bool(self._ledger.unwritable),
         )
@@ -152,8 +152,8 @@ class PluginService:
         self._lists.set_doubted(doubted)
 
     def _judge_daemons(self) -> None:
-        self._daemons.refresh()
-        problems = self._daemons.problems()
+        self._mps_health.refresh()
+        problems = self._mps_health.problems()
         for gpu in sorted(problems.keys() | self._daemon_problems.keys()):
             if self._change_log.is_new(problems.get(gpu, ""), gpu):
                 log.error("MPS on %s: %s", gpu, problems[gpu])
@@ -167,7 +167,7 @@ class PluginService:
                     lists=self._lists,
                     ledger=self._ledger,
                     doubts=self._doubts,
-                    daemons=self._daemons,
+                    mps_health=self._mps_health,
                     mps_root=self._mps_root,
                     read_only_pipes=self._read_only_pipes,
                     patience_seconds=self._timing.agent_patience_seconds,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitioning.arrangements import arrangements
+from partitioning.placement_sets import enumerate_placements
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, instance_at
 from partitioning.models import GpuModel
 from partitioning.packing import NoRoom, Packed, pack
@@ -223,6 +223,6 @@ def test_an_instance_that_the_model_does_not_list_still_takes_its_place() -> Non
 def test_what_has_fewer_places_than_instances_has_no_arrangement() -> None:
     places = placements_of(A30)["2g.12gb"]
 
-    assert list(arrangements(0, [((), 1)])) == []
-    assert list(arrangements(0, [(places, len(places) + 1)])) == []
-    assert list(arrangements(0, [((), 0)])) == [()]
+    assert list(enumerate_placements(0, [((), 1)])) == []
+    assert list(enumerate_placements(0, [(places, len(places) + 1)])) == []
+    assert list(enumerate_placements(0, [((), 0)])) == [()]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitioning.arrangements import arrangements
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.models import GpuModel
 from partitioning.packing import Packed, pack
+from partitioning.placement_sets import enumerate_placements
 from partitioning.states import StateTable, state_table
 from tests.builders.models import MODELS
 
@@ -141,7 +141,7 @@ def test_arrangements_come_once_each_and_are_all_layouts(key: str) -> None:
     found = [
         Layout.of(place.instance for place in places)
         for counts in table.vectors(0)
-        for places in arrangements(
+        for places in enumerate_placements(
             0, [(table.placements(name), count) for name, count in zip(table.profiles, counts, strict=True)]
         )
     ]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitioning.arrangements import arrangements
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, instance_at
+from partitioning.placement_sets import enumerate_placements
 from partitioning.states import state_table
 from partitioning.steps import Change, change
 from tests.builders.models import A100, MODELS
@@ -16,7 +16,7 @@ def every_layout(key: str) -> list[Layout]:
     return [
         Layout.of(place.instance for place in places)
         for counts in table.vectors(0)
-        for places in arrangements(
+        for places in enumerate_placements(
             0, [(table.placements(name), count) for name, count in zip(table.profiles, counts, strict=True)]
         )
     ]

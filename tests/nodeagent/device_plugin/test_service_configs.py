@@ -71,7 +71,7 @@ def test_a_config_that_could_not_be_put_in_force_is_not_confirmed_and_tried_agai
     plugin = start_plugin(failed_seconds=0.01)
     first = node.load(PluginConfig.of([mig(0), mig(1)]))
     confirmed: list[str] = []
-    claim = plugin.service._daemons.claim
+    claim = plugin.service._mps_health.claim
 
     def fails_three_times(gpus: Collection[str]) -> None:
         loaded = node.loaded()
@@ -80,7 +80,7 @@ def test_a_config_that_could_not_be_put_in_force_is_not_confirmed_and_tried_agai
             raise OSError("the MPS directory cannot be read")
         claim(gpus)
 
-    monkeypatch.setattr(plugin.service._daemons, "claim", fails_three_times)
+    monkeypatch.setattr(plugin.service._mps_health, "claim", fails_three_times)
     node.load(PluginConfig.of([mig(1)], ["MIG-0"]))
 
     assert confirmed == [first.hash] * 4

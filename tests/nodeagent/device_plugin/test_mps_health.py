@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.device_plugin.known_daemons import ABSENT, UNCHECKED, KnownDaemons
+from nodeagent.device_plugin.mps_health import ABSENT, UNCHECKED, MpsHealth
 from nodeagent.handover.config import PluginFiles
 from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, is_running, write_mps
 from tests.clock import Clock
@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 20.0
 class DaemonsDesk:
     def __init__(self, path: Path) -> None:
         self.files, self.clock = PluginFiles(path), Clock()
-        self.known = KnownDaemons(self.files, clock=self.clock, patience_seconds=PATIENCE_SECONDS)
+        self.known = MpsHealth(self.files, clock=self.clock, patience_seconds=PATIENCE_SECONDS)
         self.known.claim([GPU])
         self.lock = hold_lock(self.files)
 

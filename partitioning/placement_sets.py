@@ -1,8 +1,8 @@
-"""Enumerates the arrangements: every way to place a given set of instances into a mask.
+"""Enumerates every way to place a given set of instances into a mask.
 
 Takes a mask and the instances, as the placements each may take; yields tuples of placements, each set once and in a
 fixed order. Exhaustive, which is cheap: an A100 has 2,319 layouts in all, and a given geometry a few dozen. Never ranks
-them: the caller knows which arrangement is best.
+them: the caller knows which set is best.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from partitioning.placements import Placement
 
-Arrangement: TypeAlias = tuple[Placement, ...]
+PlacementSet: TypeAlias = tuple[Placement, ...]
 
 
-def arrangements(mask: int, wanted: Sequence[tuple[Sequence[Placement], int]]) -> Iterator[Arrangement]:
+def enumerate_placements(mask: int, wanted: Sequence[tuple[Sequence[Placement], int]]) -> Iterator[PlacementSet]:
     """`wanted` holds, per profile, its placements by rising start and how many instances of it."""
     # Large instances first: they have the fewest places, so that dead ends are met early.
     ordered = sorted(
@@ -22,10 +22,10 @@ def arrangements(mask: int, wanted: Sequence[tuple[Sequence[Placement], int]]) -
     )
     if any(count > len(places) for places, count in wanted):
         return iter(())
-    return _arranged(mask, ordered)
+    return _enumerated(mask, ordered)
 
 
-def _arranged(mask: int, wanted: Sequence[tuple[Sequence[Placement], int]]) -> Iterator[Arrangement]:
+def _enumerated(mask: int, wanted: Sequence[tuple[Sequence[Placement], int]]) -> Iterator[PlacementSet]:
     if not wanted:
         yield ()
         return
@@ -35,5 +35,5 @@ def _arranged(mask: int, wanted: Sequence[tuple[Sequence[Placement], int]]) -> I
             continue
         # Equal instances take rising starts, or each set of places would come once per permutation.
         later = [(places[position + 1 :], count - 1)] if count > 1 else []
-        for rest in _arranged(mask | place.taken, [*later, *wanted[1:]]):
+        for rest in _enumerated(mask | place.taken, [*later, *wanted[1:]]):
             yield (place, *rest)

@@ -23,7 +23,7 @@ UNCHECKED = "its MPS control daemon is checked next"
 ENDED = "its MPS control daemon has ended and is started again"
 
 
-class KnownDaemons:
+class MpsHealth:
     def __init__(
         self,
         files: PluginFiles,

@@ -19,8 +19,9 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from controller.planner.inventory.eligibility import take_stock
 from controller.planner.inventory.node_groups import NodeGroups
-from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
+from controller.planner.inventory.stock import GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
 from controller.planner.inventory.supply import divide, supply_of
+from crds.v1alpha1.names import Partitioning
 from partitioning.mps import MAX_CLIENTS, shareable_mib
 from partitioning.resources import WHOLE, MigRequest
 from partitioning.states import state_table
@@ -165,14 +166,14 @@ def _sets(stocks: Sequence[NodeStock], groups: NodeGroups, resources: Sequence[s
 def _geometries(gpu: GpuStock, resources: Sequence[str]) -> tuple[Supply, ...]:
     """Every set of partitions that the GPU can give and to which nothing can be added."""
     assert gpu.model is not None
-    if gpu.cut is Cut.MPS:
-        free_mib = shareable_mib(gpu.model.memory_mib) - mps_mib(gpu.staying)
+    if gpu.kind is Partitioning.MPS:
+        free_mib = shareable_mib(gpu.model.memory_mib) - mps_mib(gpu.retained)
         sizes = [(slice_mib(name), name) for name in resources if slice_mib(name)]
-        fillings = tuple(_fillings(free_mib, MAX_CLIENTS - len(gpu.staying), sorted(sizes, reverse=True)))
-        return (*fillings, ((WHOLE, 1),)) if WHOLE in resources and not gpu.staying else fillings
+        fillings = tuple(_fillings(free_mib, MAX_CLIENTS - len(gpu.retained), sorted(sizes, reverse=True)))
+        return (*fillings, ((WHOLE, 1),)) if WHOLE in resources and not gpu.retained else fillings
     names = {kind.profile: name for name in resources for kind in (kind_of(name),) if isinstance(kind, MigRequest)}
     table = state_table(gpu.model, frozenset(names))
-    vectors = table.pareto(table.mask_of(mig_layout(gpu.staying)))
+    vectors = table.pareto(table.mask_of(mig_layout(gpu.retained)))
     return tuple(
         tuple((names[profile], count) for profile, count in zip(table.profiles, vector, strict=True) if count)
         for vector in vectors

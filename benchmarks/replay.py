@@ -121,8 +121,8 @@ def _instance(one: Instance) -> PartitionView:
 
 def _kept(there: list[PartitionView], part: PartitionView) -> PartitionView | None:
     """One that exists already, a used one first; each is kept once."""
-    alike = [old for old in there if (old.resource, old.start) == (part.resource, part.start)]
-    found = min(alike, key=lambda old: not old.used, default=None)
+    equal = [old for old in there if (old.resource, old.start) == (part.resource, part.start)]
+    found = min(equal, key=lambda old: not old.used, default=None)
     if found is not None:
         there.remove(found)
     return found

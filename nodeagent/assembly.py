@@ -24,7 +24,7 @@ from nodeagent.hardware.reading import HardwareReader
 from nodeagent.nvidia.backend import NvidiaBackend
 from nodeagent.nvidia.node_files import NodeFiles
 from nodeagent.nvidia.own_plugin import OwnPlugin
-from nodeagent.nvidia.signals import HangUpCall
+from nodeagent.nvidia.signals import SendSighup
 from nodeagent.nvidia.switch import Switch
 from nodeagent.observation import Observer
 from nodeagent.observed.ends import EndBook, ProcessReader
@@ -59,7 +59,7 @@ class Parts:
     delivery: ContainerDelivery
     reporter: Reporter
     clock: Callable[[], float]
-    hang_up: HangUpCall = lambda _pod_uid, _program: "this agent signals no process"
+    sighup: SendSighup = lambda _pod_uid, _program: "this agent signals no process"
     """Used where NVIDIA's device plugin is the backend."""
     stopping: Callable[[], bool] = lambda: False
     """True once the process is to end."""
@@ -118,5 +118,5 @@ def _nvidia(parts: Parts, guard: NodeGuard, modes: ComputeModes, settings: Setti
     return NvidiaBackend(
         OwnPlugin(parts.file, guard, modes, clock=parts.clock, deadline_seconds=settings.loaded_deadline_seconds),
         guard,
-        Switch(files, guard, parts.state.nvidia_switch, hang_up=parts.hang_up, clock=parts.clock),
+        Switch(files, guard, parts.state.nvidia_switch, sighup=parts.sighup, clock=parts.clock),
     )

@@ -39,7 +39,7 @@ from nodeagent.hardware.driver_loss import DriverLoss
 from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.health import AgentHealth, Passes
-from nodeagent.nvidia.hang_up import HangUp
+from nodeagent.nvidia.sighup import Sighup
 from nodeagent.observed.fresh import fresh_pods
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import Kubelet
@@ -157,7 +157,7 @@ class AgentProcess:
                 delivery=self._build_delivery(),
                 reporter=self._build_reporter(),
                 clock=clock,
-                hang_up=HangUp(settings.proc_dir),
+                sighup=Sighup(settings.proc_dir),
                 stopping=self._stopping.is_set,
             ),
             settings,

@@ -39,9 +39,9 @@ def change(observed: Layout, desired: Layout, in_use: Iterable[Instance]) -> Cha
     used = frozenset(in_use)
     # What is in use exists, even if the observation missed it.
     there = observed.union(used)
-    staying = [instance for instance in there if instance in desired or instance in used]
+    retained = [instance for instance in there if instance in desired or instance in used]
     absent = [instance for instance in desired if instance not in there]
-    waiting = [instance for instance in absent if any(_collide(instance, other) for other in staying)]
+    waiting = [instance for instance in absent if any(_collide(instance, other) for other in retained)]
     return Change(
         destroy=tuple(instance for instance in there if instance not in desired and instance not in used),
         create=tuple(instance for instance in absent if instance not in waiting),

@@ -9,7 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock, mig_layout
+from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock, mig_layout
+from crds.v1alpha1.names import Partitioning
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel
 from partitioning.packing import NoRoom, pack
@@ -48,7 +49,7 @@ def headroom(stock: NodeStock) -> Headroom:
     if stock.ineligible not in USABLE:
         return found
     for gpu in stock.gpus:
-        if gpu.cut is Cut.MIG and gpu.model is not None and gpu.model.mig_capable:
+        if gpu.kind is Partitioning.MIG and gpu.model is not None and gpu.model.mig_capable:
             _add(found, gpu, gpu.model)
     return found
 
@@ -58,10 +59,10 @@ def _add(found: Headroom, gpu: GpuStock, model: GpuModel) -> None:
     if gpu.ineligible is not None:
         fits = tuple(Counter(part.profile for part in gpu.idle if part.profile).items())
     else:
-        staying = mig_layout(gpu.staying)
-        fits = _fits(model, staying)
+        retained = mig_layout(gpu.retained)
+        fits = _fits(model, retained)
         found.slices[name] += model.slots
-        found.free_slices[name] += model.slots - staying.mask.bit_count()
+        found.free_slices[name] += model.slots - retained.mask.bit_count()
         found.largest_slices[name] += max((_size(model, profile)[0] for profile, _ in fits), default=0)
     for profile, count in fits:
         found.placeable[name, profile] += count
@@ -71,18 +72,18 @@ def _add(found: Headroom, gpu: GpuStock, model: GpuModel) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _fits(model: GpuModel, staying: Layout) -> tuple[tuple[str, int], ...]:
+def _fits(model: GpuModel, retained: Layout) -> tuple[tuple[str, int], ...]:
     """How many instances of each profile fit alongside what stays, each profile alone; none that does not fit."""
-    counts = ((spec.name, _count(model, staying, spec.name, spec.max_instances)) for spec in model.profiles)
+    counts = ((spec.name, _count(model, retained, spec.name, spec.max_instances)) for spec in model.profiles)
     return tuple((profile, count) for profile, count in counts if count)
 
 
-def _count(model: GpuModel, staying: Layout, profile: str, most: int) -> int:
+def _count(model: GpuModel, retained: Layout, profile: str, most: int) -> int:
     return next(
         (
             count
             for count in range(most, 0, -1)
-            if not isinstance(pack(model, pinned=staying, requested={profile: count}), NoRoom)
+            if not isinstance(pack(model, pinned=retained, requested={profile: count}), NoRoom)
         ),
         0,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from controller.cache.triggers import counts_differently, preempts_on, same_request
 from controller.model.demand import Demand
 from controller.model.phases import FINISHED
-from controller.model.serving import Judged, Serving, judge, wants_planning
+from controller.model.serving import DemandOrRefusal, Serving, judge, wants_planning
 from controller.model.views import PodKey, PodView
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -57,7 +57,7 @@ class PodStore:
         self._now = 0.0
         self.bound: dict[PodKey, PodView] = {}
         self.pending: dict[PodKey, PodView] = {}
-        self.judged: dict[PodKey, Judged] = {}
+        self.judged: dict[PodKey, DemandOrRefusal] = {}
         """What each pending pod demands, or why it is not served, judged once as it was observed."""
         self._came_at: dict[str, float] = {}
         """Uids of pending pods, and since when they are."""
@@ -163,11 +163,11 @@ class PodStore:
     def to_plan(self, node_exists: Callable[[str], bool], moment: float) -> list[PodView]:
         """Pending pods; without the nomination of another to a missing node, or one that is older than `moment`."""
         return [
-            replace(pod, nominated_node="") if self._nominated_in_vain(pod, node_exists, moment) else pod
+            replace(pod, nominated_node="") if self._nomination_lapsed(pod, node_exists, moment) else pod
             for pod in self.pending.values()
         ]
 
-    def _nominated_in_vain(self, pod: PodView, node_exists: Callable[[str], bool], moment: float) -> bool:
+    def _nomination_lapsed(self, pod: PodView, node_exists: Callable[[str], bool], moment: float) -> bool:
         node, since = self._preempting.get(pod.uid, ("", 0.0))
         return bool(node) and (since <= moment or not node_exists(node))
 

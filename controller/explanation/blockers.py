@@ -15,7 +15,8 @@ from controller.model.reasons import UnplacedReason
 from controller.model.views import PartitionView
 from controller.planner.board.devices import Device
 from controller.planner.board.pools import MigPool, MpsPool
-from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
+from controller.planner.inventory.stock import NO_INSTANCES, GpuStock, NodeStock, mig_layout, mps_mib, slice_mib
+from crds.v1alpha1.names import Partitioning
 from partitioning.models import GpuModel, ProfileSpec
 from partitioning.mps import MAX_CLIENTS, shareable_mib
 from partitioning.packing import NoRoom, pack
@@ -36,7 +37,7 @@ class Candidate:
 
 
 def blocking(candidates: Sequence[Candidate], resource: str) -> Answer | None:
-    held = [one for one in candidates if one.gpu.staying]
+    held = [one for one in candidates if one.gpu.retained]
     split = [one for one in held if _is_split(one, resource)]
     if split:
         return _fragmented(min(split, key=_fewest_holders), resource)
@@ -59,7 +60,7 @@ def _is_split(one: Candidate, resource: str) -> bool:
     pool = one.device.pool
     if not isinstance(pool, MigPool) or _free(one) < _size(one, resource) or _fits(one, one.device.base, resource):
         return False
-    profiles = [part.profile for part in one.gpu.staying]
+    profiles = [part.profile for part in one.gpu.retained]
     return _fit_on_empty(pool.model, tuple(sorted([*profiles, pool.profiles[resource]])))
 
 
@@ -78,14 +79,14 @@ def _fragmented(one: Candidate, resource: str) -> Answer:
         UnplacedReason.FRAGMENTED,
         f"Enough GPU memory is free for {resource}, {what} The pod starts when enough is released; or add a GPU node.",
         f"Nearest is {one.title}: {counted(_free(one), 'memory slice')} of it {'is' if _free(one) == 1 else 'are'} "
-        f"free, split by {listed([_spelled(part) for part in one.gpu.staying])}. {_released(one, resource)}",
+        f"free, split by {listed([_spelled(part) for part in one.gpu.retained])}. {_released(one, resource)}",
     )
 
 
 def _has_run(one: Candidate, size: int) -> bool:
     """Whether so many adjacent slices are free, wherever they begin."""
     slots = one.gpu.model.slots if one.gpu.model is not None else 0
-    taken = {at for part in one.gpu.staying for at in range(part.start, part.start + part.size)}
+    taken = {at for part in one.gpu.retained for at in range(part.start, part.start + part.size)}
     return any(not taken.intersection(range(at, at + size)) for at in range(slots - size + 1))
 
 
@@ -97,7 +98,7 @@ def _starts(one: Candidate, resource: str) -> str:
 
 def _released(one: Candidate, resource: str) -> str:
     """What must be released for that, as long as what this pass has placed there stays."""
-    setup = [part for part in one.gpu.staying if _fits(one, _state_without(one, (part,)), resource)]
+    setup = [part for part in one.gpu.retained if _fits(one, _state_without(one, (part,)), resource)]
     if setup:
         which = _spelled(setup[0]) if len(setup) == 1 else f"one of {listed([_spelled(part) for part in setup])}"
         return f"It has room once {which} is released."
@@ -107,20 +108,20 @@ def _released(one: Candidate, resource: str) -> str:
 
 def _fewest_to_release(one: Candidate, resource: str) -> tuple[PartitionView, ...]:
     """The fewest adjacent instances, or the largest MPS slices, without which it fits; all, where no choice will do."""
-    staying, pool = one.gpu.staying, one.device.pool
+    retained, pool = one.gpu.retained, one.device.pool
     if isinstance(pool, MigPool):
         spec = pool.model.profile(pool.profiles[resource])
         starts = spec.starts if spec is not None else ()
         size = _slices(one, resource)
         choices = [
-            tuple(part for part in staying if part.start < start + size and start < part.start + part.size)
+            tuple(part for part in retained if part.start < start + size and start < part.start + part.size)
             for start in starts
         ]
     else:
-        largest_first = sorted(staying, key=lambda part: (-mps_mib((part,)), part.id))
-        choices = [tuple(largest_first[:count]) for count in range(1, len(staying))]
+        largest_first = sorted(retained, key=lambda part: (-mps_mib((part,)), part.id))
+        choices = [tuple(largest_first[:count]) for count in range(1, len(retained))]
     enough = [parts for parts in choices if _fits(one, _state_without(one, parts), resource)]
-    return min(enough, key=len, default=staying)
+    return min(enough, key=len, default=retained)
 
 
 def _limit(one: Candidate, resource: str) -> str:
@@ -131,14 +132,14 @@ def _limit(one: Candidate, resource: str) -> str:
     if isinstance(pool, MigPool):
         spec = pool.model.profile(pool.profiles[resource])
         assert spec is not None
-        return _mig_limit(pool.model, spec, one.gpu.staying, _free(one))
+        return _mig_limit(pool.model, spec, one.gpu.retained, _free(one))
     if not MpsPool.clients(one.device.base):
         return f"all {MAX_CLIENTS} MPS clients that it can serve are in use"
     return f"{_free(one)} MiB of its memory are free, and the slice needs {_size(one, resource)} MiB"
 
 
-def _mig_limit(model: GpuModel, spec: ProfileSpec, staying: Iterable[PartitionView], free: int) -> str:
-    others = [found for part in staying if (found := model.profile(part.profile)) is not None]
+def _mig_limit(model: GpuModel, spec: ProfileSpec, retained: Iterable[PartitionView], free: int) -> str:
+    others = [found for part in retained if (found := model.profile(part.profile)) is not None]
     rival = next((other for other in others if model.excludes(spec.name, other.name)), None)
     if rival is not None and "+me" in spec.name and "+me" in rival.name:
         return "it can hold one instance with media engines (.me)"
@@ -174,10 +175,10 @@ def _placed_alone(one: Candidate) -> int:
 
 def _state_without(one: Candidate, released: Sequence[PartitionView]) -> int:
     """With what this pass placed as well."""
-    parts = [part for part in one.gpu.staying if part not in released]
+    parts = [part for part in one.gpu.retained if part not in released]
     model, device = one.gpu.model, one.device
     assert model is not None
-    if one.gpu.cut is Cut.MIG:
+    if one.gpu.kind is Partitioning.MIG:
         return occupancy(model, mig_layout(parts)) | device.state & ~device.base
     taken_mib = MpsPool.free_mib(device.base) - MpsPool.free_mib(device.state)
     free_mib = shareable_mib(model.memory_mib) - taken_mib - mps_mib(parts)
@@ -203,7 +204,7 @@ def _slices(one: Candidate, resource: str) -> int:
 
 
 def _fewest_holders(one: Candidate) -> tuple[int, str, int]:
-    return (len(one.gpu.staying), one.stock.node.name, one.gpu.view.index)
+    return (len(one.gpu.retained), one.stock.node.name, one.gpu.view.index)
 
 
 def _spelled(part: PartitionView) -> str:

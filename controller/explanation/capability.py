@@ -11,14 +11,15 @@ from typing import TypeAlias
 
 from controller.model.demand import Wants, kind_of
 from controller.planner.board.devices import Device
-from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock, slice_mib
+from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock, slice_mib
 from controller.planner.inventory.supply import desired_counts
+from crds.v1alpha1.names import Partitioning
 from partitioning.models import GpuModel
 from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, MAX_CLIENTS, VOLTA, shareable_mib, slice_of_gb
 from partitioning.resources import WHOLE, MigRequest, MpsRequest
 from partitioning.states import state_table
 
-_Empty: TypeAlias = tuple[GpuModel, Cut | None]
+_Empty: TypeAlias = tuple[GpuModel, Partitioning | None]
 """An empty GPU; where it is not known how it is divided, either way will do."""
 _Counts: TypeAlias = tuple[int, ...]
 """Partitions per resource, in the order in which a pod's are sorted."""
@@ -60,7 +61,7 @@ def gpu_models(stock: NodeStock, *, allowed: bool = True) -> Iterator[GpuModel]:
             yield from [model] * max(1, stock.node.gpu_count)
 
 
-def alike(stocks: Sequence[NodeStock]) -> list[list[int]]:
+def equivalence_classes(stocks: Sequence[NodeStock]) -> list[list[int]]:
     """Numbers of nodes, those together whose GPUs could hold the same, and whose labels are the same."""
     found: dict[Hashable, list[int]] = {}
     for number, stock in enumerate(stocks):
@@ -89,10 +90,10 @@ def could_give(stock: NodeStock, wants: Wants, changeable: Container[int]) -> bo
         if position not in changeable:
             left -= _kept(gpu)
         elif gpu.model is not None:
-            gpus.append((gpu.model, gpu.cut))
+            gpus.append((gpu.model, gpu.kind))
     rest = tuple(sorted(left.items()))
     enough = all(
-        sum(most_on_empty(model, name) for model, cut in gpus if _serves(cut, name)) >= count for name, count in rest
+        sum(most_on_empty(model, name) for model, kind in gpus if _serves(kind, name)) >= count for name, count in rest
     )
     return enough and _together(tuple(gpus), rest)
 
@@ -146,7 +147,7 @@ class Prospects:
         found = []
         for number, (stock, devices) in enumerate(zip(self._stocks, self._devices, strict=True)):
             pools = frozenset((device.gpu, device.pool.serves) for device in devices)
-            gpus = tuple((gpu.model, gpu.cut, gpu.ineligible, frozenset(_kept(gpu).items())) for gpu in stock.gpus)
+            gpus = tuple((gpu.model, gpu.kind, gpu.ineligible, frozenset(_kept(gpu).items())) for gpu in stock.gpus)
             found.append(first.setdefault((pools, gpus), number))
         return found
 
@@ -176,14 +177,14 @@ def _together(gpus: tuple[_Empty, ...], wants: Wants) -> bool:
 @lru_cache(maxsize=4096)
 def _loads(gpu: _Empty, wants: Wants) -> list[_Counts]:
     """Ways to fill one GPU with what is wanted, of which none holds less than another; if too many, not all."""
-    model, cut = gpu
+    model, kind = gpu
     found: set[_Counts] = set()
-    if cut is not Cut.MPS:
+    if kind is not Partitioning.MPS:
         table = state_table(model)
         held = [dict(zip(table.profiles, vector, strict=True)) for vector in table.pareto(0)]
-        profiles = [kind.profile if isinstance(kind := kind_of(name), MigRequest) else "" for name, _ in wants]
+        profiles = [mig.profile if isinstance(mig := kind_of(name), MigRequest) else "" for name, _ in wants]
         found.update(tuple([counts.get(profile, 0) for profile in profiles]) for counts in held)
-    if cut is not Cut.MIG:
+    if kind is not Partitioning.MIG:
         whole = tuple([int(name == WHOLE) for name, _ in wants])
         slices = [(slice_mib(name), count if model.compute_capability >= VOLTA else 0) for name, count in wants]
         found |= {whole, *islice(_fillings(slices, shareable_mib(model.memory_mib), MAX_CLIENTS), _MOST_LOADS + 1)}
@@ -215,8 +216,8 @@ def _least(missing: Collection[_Counts]) -> list[_Counts]:
     return kept
 
 
-def _serves(cut: Cut | None, resource: str) -> bool:
-    return cut is None or (cut is Cut.MIG) is isinstance(kind_of(resource), MigRequest)
+def _serves(kind: Partitioning | None, resource: str) -> bool:
+    return kind is None or (kind is Partitioning.MIG) is isinstance(kind_of(resource), MigRequest)
 
 
 def _share(model: GpuModel, resource: str) -> float:

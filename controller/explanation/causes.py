@@ -4,20 +4,13 @@ Takes the stock of a node and the partitions of a request, returns causes. They 
 Never looks at what is free on GPUs that may be changed.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from controller.explanation.capability import most_on_empty
 from controller.model.demand import Wants, kind_of
-from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
+from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock
 from crds.v1alpha1.names import Partitioning
 from partitioning.resources import WHOLE, MigRequest
-
-_CUTS: Mapping[str, tuple[Cut, ...]] = {
-    Partitioning.MIG: (Cut.MIG,),
-    Partitioning.MPS: (Cut.MPS,),
-    Partitioning.AUTO: (Cut.MIG, Cut.MPS),
-}
 
 
 class Cause(NamedTuple):
@@ -59,14 +52,14 @@ def _label_allows(stock: NodeStock, wants: Wants) -> bool:
     """Whether the node is labelled for this kind of partition; of a node without the label it is not known."""
     if stock.node.partitioning is None:
         return True
-    needed = {_cut_for(name) for name, _ in wants if name != WHOLE}
-    return needed <= set(_CUTS.get(stock.node.partitioning, ()))
+    needed = {_kind_for(name) for name, _ in wants if name != WHOLE}
+    return stock.node.partitioning == Partitioning.AUTO or needed <= {stock.node.partitioning}
 
 
 def _all_eligible(stock: NodeStock, wants: Wants) -> bool:
     """Whether every GPU of the node may be cut for this request: quick, since it is the rule."""
-    needed = {_cut_for(name) for name, _ in wants}
-    return all(gpu.ineligible is None and gpu.cut in needed for gpu in stock.gpus)
+    needed = {_kind_for(name) for name, _ in wants}
+    return all(gpu.ineligible is None and gpu.kind in needed for gpu in stock.gpus)
 
 
 def _why_ineligible(gpu: GpuStock, wants: Wants) -> Ineligible | None:
@@ -75,15 +68,15 @@ def _why_ineligible(gpu: GpuStock, wants: Wants) -> Ineligible | None:
         return None
     if gpu.ineligible is Ineligible.MIG_MODE_DISABLED and all(name == WHOLE for name, _ in wants):
         return None  # it is advertised whole
-    needed = {_cut_for(name) for name, _ in wants}
-    if gpu.ineligible is Ineligible.NO_MIG_PLACEMENTS and Cut.MIG not in needed:
+    needed = {_kind_for(name) for name, _ in wants}
+    if gpu.ineligible is Ineligible.NO_MIG_PLACEMENTS and Partitioning.MIG not in needed:
         return Ineligible.MIG_MODE_ENABLED  # slices and whole GPUs need no placements
     if gpu.ineligible is not None:
         return gpu.ineligible
-    if gpu.cut not in needed:
-        return Ineligible.MIG_MODE_ENABLED if gpu.cut is Cut.MIG else Ineligible.MIG_MODE_DISABLED
+    if gpu.kind not in needed:
+        return Ineligible.MIG_MODE_ENABLED if gpu.kind is Partitioning.MIG else Ineligible.MIG_MODE_DISABLED
     return None
 
 
-def _cut_for(resource: str) -> Cut:
-    return Cut.MIG if isinstance(kind_of(resource), MigRequest) else Cut.MPS
+def _kind_for(resource: str) -> Partitioning:
+    return Partitioning.MIG if isinstance(kind_of(resource), MigRequest) else Partitioning.MPS

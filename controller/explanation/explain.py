@@ -14,7 +14,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from controller.explanation.blockers import Candidate, blocking, taken_by_others
-from controller.explanation.capability import Prospects, alike, could_hold
+from controller.explanation.capability import Prospects, could_hold, equivalence_classes
 from controller.explanation.causes import Cause, causes_of, is_meant_for
 from controller.explanation.drained_gpus import causes_of_drains, to_owner
 from controller.explanation.filtered import (
@@ -128,7 +128,7 @@ class _Explainer:
 
     @cached_property
     def _alike(self) -> list[list[int]]:
-        return alike(self._stocks)
+        return equivalence_classes(self._stocks)
 
     def explain(self, assignment: Assignment) -> Answer:
         found = self._explained(assignment)
@@ -175,7 +175,7 @@ class _Explainer:
 
     def _alone(self, assignment: Assignment) -> Answer:
         """As of a pod in no gang."""
-        same = self._constrained.alike(assignment)
+        same = self._constrained.equivalence_class(assignment)
         found = self._answers.get(same)
         if found is None and not self._effort.may(assignment.pod.namespace):
             return UNEXPLAINED

@@ -66,8 +66,8 @@ def _domains(members: Sequence[Demand], stocks: Sequence[NodeStock]) -> list[lis
     """Nodes among which all must run: those of one zone or rack, where alike pods must stay with each other."""
     pod = members[0].pod
     key = next((term.topology_key for term in pod.affinity if selects_itself(term, pod)), "")
-    alike = {(member.pod.affinity, member.pod.labels) for member in members}
-    if not key or len(alike) > 1:
+    terms = {(member.pod.affinity, member.pod.labels) for member in members}
+    if not key or len(terms) > 1:
         return [list(stocks)]
     found: dict[str, list[NodeStock]] = {}
     for stock in stocks:

@@ -79,7 +79,7 @@ _ROWS = {
     Ineligible.PINNED: _Row(
         _BLOCKED, "{gpus} {are} fixed in spec.gpus of {plans}.", "Add the partition there, or ask the plan's owner."
     ),
-    Ineligible.SHARED_ALIKE: _Row(
+    Ineligible.SHARED_EQUALLY: _Row(
         _BLOCKED,
         "{gpus} {are} shared in equal parts, for pods that request {given}.",
         f"Request that, or ask an administrator to label the node {LABEL_MPS_REPLICAS}=0.",

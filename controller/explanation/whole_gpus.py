@@ -38,7 +38,7 @@ def about_whole_gpus(wants: Wants, stocks: Iterable[NodeStock], causes: Sequence
     for stock in stocks:
         by_node.append(Counter(_use_of(gpu) for gpu in stock.gpus))
         awaited = (gpu for gpu in stock.gpus if _use_of(gpu) in (_IN_USE, _CUT))
-        holders.update(part.pod for gpu in awaited for part in gpu.staying if part.pod)
+        holders.update(part.pod for gpu in awaited for part in gpu.retained if part.pod)
         if not stock.gpus:
             by_node[-1][_IN_USE] = max(stock.node.gpu_count, stock.node.allocatable.get(WHOLE, 0))
     found = sum(by_node, Counter[str]())
@@ -66,7 +66,7 @@ def _use_of(gpu: GpuStock) -> str:
     why, desired = gpu.ineligible, gpu.view.desired
     if gpu.view.pinned and not isinstance(desired, WholeDesired):
         return _CLOSED  # no release makes it whole
-    if why in (Ineligible.HELD_WHOLE, Ineligible.USE_UNKNOWN) or any(part.resource == WHOLE for part in gpu.staying):
+    if why in (Ineligible.HELD_WHOLE, Ineligible.USE_UNKNOWN) or any(part.resource == WHOLE for part in gpu.retained):
         return _IN_USE
     uncut = not (gpu.view.mig_enabled or gpu.view.partitions or isinstance(desired, MigDesired | MpsDesired))
     if why is Ineligible.MIG_MODE_DISABLED or (why is not None and uncut):
@@ -75,6 +75,6 @@ def _use_of(gpu: GpuStock) -> str:
         return _MIG  # no release makes it whole
     if why not in (None, *WAIT_FOR_RELEASE, Ineligible.CHANGING):
         return _CLOSED
-    if gpu.staying:
+    if gpu.retained:
         return _CUT
     return _TAKEN if why is None else _CLOSED

@@ -19,7 +19,7 @@ from partitioning.resources import WHOLE, AckRequest, NoMemoryRequest, SharedReq
 
 NO_BIND_FAILURES: Mapping[str, str] = MappingProxyType({})
 
-Judged = Demand | Unplaced | Exception | None
+DemandOrRefusal = Demand | Unplaced | Exception | None
 """What a pod demands, or why its request is not served. None: nothing that is ours to provide or to explain.
 
 An error that its data raised is kept here, so that it costs no other pod anything: planning sets the pod aside.
@@ -39,7 +39,7 @@ class Serving:
     """GiB of the GPU that has most of ACK's resource; 0: not known."""
 
 
-def judge(pod: PodView, serving: Serving) -> Judged:
+def judge(pod: PodView, serving: Serving) -> DemandOrRefusal:
     """Whether it is served at this moment is decided when it is planned: see `arrange`."""
     try:
         return _judge(pod, serving)
@@ -62,7 +62,7 @@ def _judge(pod: PodView, serving: Serving) -> Demand | Unplaced | None:
     return demand if demand.wants else None
 
 
-def wants_planning(pod: PodView, judged: Judged) -> bool:
+def wants_planning(pod: PodView, judged: DemandOrRefusal) -> bool:
     """Planning serves this pending pod or gives a reason; a pod may complete its gang, tried or not."""
     if isinstance(judged, Demand):
         return judged.tried or bool(pod.gang) or _preempting(pod) is not None
@@ -76,7 +76,7 @@ def collect(
     return arrange([(pod, judge(pod, serving)) for pod in pending], bind_failures)
 
 
-def arrange(pending: Iterable[tuple[PodView, Judged]], bind_failures: Mapping[str, str]) -> DemandSet:
+def arrange(pending: Iterable[tuple[PodView, DemandOrRefusal]], bind_failures: Mapping[str, str]) -> DemandSet:
     """All that was judged of pending pods, and which of them the scheduler has tried.
 
     `bind_failures` are pods that were not bound where their partitions were, with that node: left alone now.

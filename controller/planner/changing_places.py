@@ -43,24 +43,24 @@ def change_places(
 
 
 def _change_all(board: Board, placed: Sequence[Assignment], waiting: Sequence[Assignment]) -> None:
-    alike: dict[Wants, list[Assignment]] = {}
+    equal: dict[Wants, list[Assignment]] = {}
     for one in placed:
         if not one.demand.host_ports:
-            alike.setdefault(one.wants, []).append(one)
+            equal.setdefault(one.wants, []).append(one)
     amounts: tuple[Amount, ...] = (attrgetter("cpu_milli"), attrgetter("memory_bytes"))
     for amount in amounts:
         enough = max(amount(one.needs) for one in waiting)
-        for members in alike.values():
+        for members in equal.values():
             _Change(board, amount, members).run(enough)
 
 
 class _Change:
     """Among pods with equal partitions, by CPU or by memory."""
 
-    def __init__(self, board: Board, amount: Amount, alike: Sequence[Assignment]) -> None:
+    def __init__(self, board: Board, amount: Amount, equal: Sequence[Assignment]) -> None:
         self._board = board
         self._amount = amount
-        self._heaviest_first = sorted(alike, key=lambda one: (-amount(one.needs), self._free(one.node), one.node))
+        self._heaviest_first = sorted(equal, key=lambda one: (-amount(one.needs), self._free(one.node), one.node))
         self._members: dict[int, list[Assignment]] = {}
         """Those of each node, the lightest last."""
         for one in self._heaviest_first:

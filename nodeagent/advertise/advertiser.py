@@ -43,7 +43,7 @@ TAINT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedBy:
+class NvidiaPlugin:
     """NVIDIA's device plugin, where it is the backend."""
 
     key: str
@@ -78,7 +78,7 @@ class Advertised:
     """After which a list that waits for the Node's taint may be sent."""
     counts_right: Answer = UNKNOWN
     """Whether the Node's amounts are written."""
-    served_by: ServedBy | None = None
+    nvidia_plugin: NvidiaPlugin | None = None
     """None where our own plugin serves the node."""
 
     @property
@@ -90,7 +90,7 @@ class Advertised:
     @property
     def projections(self) -> tuple[Path, ...] | None:
         """None where anything else is waited for."""
-        return self.served_by.projections if self.served_by is not None else None
+        return self.nvidia_plugin.projections if self.nvidia_plugin is not None else None
 
     def stage(self, change: GpuChange) -> Stage:
         """How far the partitions of one GPU have come."""

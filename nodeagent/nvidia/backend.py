@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from crds.v1alpha1 import gpu_operator
 from crds.v1alpha1.names import Reason
-from nodeagent.advertise.advertiser import Advertised, ServedBy
+from nodeagent.advertise.advertiser import Advertised, NvidiaPlugin
 from nodeagent.advertise.confirm import Confirmation, Stage
 from nodeagent.advertise.delivery import Delivery
 from nodeagent.advertise.taint import NodeGuard
@@ -19,8 +19,8 @@ from nodeagent.desired.target import Refused, Target, Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import whole
+from nodeagent.nvidia.advertised_by_nvidia import advertised_by_nvidia, registered
 from nodeagent.nvidia.own_plugin import Blocking, OwnPlugin
-from nodeagent.nvidia.served import registered, served
 from nodeagent.nvidia.switch import DONE, Progress, Switch, waiting
 from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observation import Observation
@@ -42,10 +42,10 @@ class NvidiaBackend:
         """Those that the kubelet showed last."""
 
     def serve(self, before: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
-        silencing, ours = self._own_plugin.silence(before)
+        withdrawal, ours = self._own_plugin.withdraw(before)
         observation = self._as_served(before)
         holders = {gpu.uuid: _holders(observation, gpu) for gpu in observation.gpus}
-        progress = self._progress(observation, desired, silencing, held=any(holders.values()))
+        progress = self._progress(observation, desired, withdrawal, held=any(holders.values()))
         waits = progress.stage.reason is Reason.WAITING_FOR_RELEASE
         changes = {
             item.index: _change(item.gpu, desired.target(item, ()), observation, desired.nvidia)
@@ -54,7 +54,7 @@ class NvidiaBackend:
         }
         for index, change in changes.items():
             blocking = ours[change.gpu.uuid] or (holders[change.gpu.uuid] if waits else ())
-            unreleased = (whole(change.gpu),) if silencing else ()
+            unreleased = (whole(change.gpu),) if withdrawal else ()
             changes[index] = replace(change, blocking=blocking, unreleased=unreleased)
         return PassWork(
             observation=observation,
@@ -74,11 +74,11 @@ class NvidiaBackend:
         if node is not None:
             parts = tuple(part for part in node.operator_parts if part != gpu_operator.DEVICE_PLUGIN)
             node = replace(node, operator_parts=parts)
-        config = served(self._ids, observation.gpus)
+        config = advertised_by_nvidia(self._ids, observation.gpus)
         return replace(observation, readings=replace(readings, config=config, node=node), rival=_foreign_label(node))
 
     def _progress(
-        self, observation: Observation, desired: DesiredItems, silencing: Stage | None, *, held: bool
+        self, observation: Observation, desired: DesiredItems, withdrawal: Stage | None, *, held: bool
     ) -> Progress:
         node, config = observation.readings.node, desired.nvidia
         if node is None:
@@ -88,9 +88,9 @@ class NvidiaBackend:
             return Progress(stage=DONE, key=node.plugin_config)
         # Without a GPU to ask about, nothing would be in use.
         unread = observation.driver_problem is not None or not observation.gpus
-        if silencing or unread:
+        if withdrawal or unread:
             self._guard.lift(node)
-            stage = silencing or waiting("the GPUs of this node cannot be read")
+            stage = withdrawal or waiting("the GPUs of this node cannot be read")
             return Progress(stage=stage, key=node.plugin_config)
         found = registered(config, self._ids, observation.gpus)
         known = isinstance(observation.readings.allocatable, Allocatable)
@@ -125,7 +125,7 @@ class NvidiaBackend:
             rival=observation.rival,
             delivery=Delivery(note=_discovered(node)),
             mode_problems={gpu.uuid: why for gpu in observation.gpus if (why := _mode_note(gpu, readings.config))},
-            served_by=ServedBy(key=progress.key, projections=progress.projections),
+            nvidia_plugin=NvidiaPlugin(key=progress.key, projections=progress.projections),
         )
 
 

@@ -27,7 +27,7 @@ OURS = "gpuplan's own device plugin"
 
 @dataclass
 class OwnPlugin:
-    """Call `silence` once a pass."""
+    """Call `withdraw` once a pass."""
 
     file: ConfigFile
     guard: NodeGuard
@@ -38,7 +38,7 @@ class OwnPlugin:
     def __post_init__(self) -> None:
         self._durations = Durations(self.clock)
 
-    def silence(self, observation: Observation) -> tuple[Stage | None, Mapping[str, Blocking]]:
+    def withdraw(self, observation: Observation) -> tuple[Stage | None, Mapping[str, Blocking]]:
         """None where the plugin advertises nothing and nothing of it is in use; and what is, or may be, by GPU UUID."""
         held = {gpu.uuid: _held_slices(observation, gpu) for gpu in observation.gpus}
         config = self._next(observation, held)

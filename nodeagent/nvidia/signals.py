@@ -11,15 +11,15 @@ PLUGIN, MPS_DAEMON = "nvidia-device-plugin", "mps-control-daemon"
 SIGNALS = 3
 PAUSE_SECONDS = 60.0
 """The program may have read the link while it named another key."""
-HangUpCall: TypeAlias = Callable[[str, str], str]
-"""Pod UID and program; returns why it could not be sent. See `hang_up`."""
+SendSighup: TypeAlias = Callable[[str, str], str]
+"""Pod UID and program; returns why it could not be sent. See `sighup`."""
 
 
 class Signals:
     """By pod UID and key of the config that the program is to load."""
 
-    def __init__(self, hang_up: HangUpCall, clock: Callable[[], float]) -> None:
-        self._hang_up, self._clock = hang_up, clock
+    def __init__(self, sighup: SendSighup, clock: Callable[[], float]) -> None:
+        self._sighup, self._clock = sighup, clock
         self._sent: dict[tuple[str, str], tuple[int, float]] = {}
         """How many, and when the last one."""
 
@@ -31,7 +31,7 @@ class Signals:
         count, at = self._sent.get((pod_uid, key), (0, 0.0))
         if count >= SIGNALS or (count and self._clock() - at < PAUSE_SECONDS):
             return ""
-        if why := self._hang_up(pod_uid, program):
+        if why := self._sighup(pod_uid, program):
             return why
         self._sent[pod_uid, key] = (count + 1, self._clock())
         return ""

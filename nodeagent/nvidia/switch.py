@@ -19,7 +19,7 @@ from nodeagent.durations import Durations
 from nodeagent.nvidia.node_files import NodeFiles
 from nodeagent.nvidia.record import SwitchRecord
 from nodeagent.nvidia.registration import TAINT_SECONDS, LostRegistration
-from nodeagent.nvidia.signals import MPS_DAEMON, PLUGIN, HangUpCall, Signals
+from nodeagent.nvidia.signals import MPS_DAEMON, PLUGIN, SendSighup, Signals
 from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observed.pods import NodePod
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
@@ -48,10 +48,10 @@ class Switch:
     """Call `advance` once a pass."""
 
     def __init__(
-        self, files: NodeFiles, guard: NodeGuard, record: Path, *, hang_up: HangUpCall, clock: Callable[[], float]
+        self, files: NodeFiles, guard: NodeGuard, record: Path, *, sighup: SendSighup, clock: Callable[[], float]
     ) -> None:
         self._files, self._guard, self._record = files, guard, SwitchRecord(record)
-        self._durations, self._signals = Durations(clock), Signals(hang_up, clock)
+        self._durations, self._signals = Durations(clock), Signals(sighup, clock)
         self._lost = LostRegistration(guard, self._signals, self._durations, clock)
 
     def advance(self, config: NodeConfig, now: Inputs) -> Progress:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodeagent.nvidia.served import Registered
+from nodeagent.nvidia.advertised_by_nvidia import Registered
 from nodeagent.observed.node import ObservedNode
 from nodeagent.observed.pods import ObservedPods
 from partitioning.resources import SHARED, WHOLE

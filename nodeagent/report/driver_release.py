@@ -36,7 +36,7 @@ def _waits(work: PassWork) -> Iterator[tuple[Reason, str]]:
     """What is in the way, the nearest first."""
     observation, confirmation = work.observation, work.advertised.confirmation
     # NVIDIA's device plugin is a program with the driver open, as others are.
-    own = work.advertised.served_by is None
+    own = work.advertised.nvidia_plugin is None
     if own and (work.advertised.config.advertised() or not confirmation.all_withdrawn):
         yield Reason.WITHDRAWING, "the kubelet still lists devices, which are being withdrawn"
     if held := sorted(set(observation.usage.held.values())):

@@ -170,7 +170,7 @@ def _partition(entry: PartitionOutcome) -> PartitionStatus:
 
 def _device_plugin(result: PassResult) -> DevicePluginStatus:
     advertised = result.work.advertised
-    if (nvidia := advertised.served_by) is not None:
+    if (nvidia := advertised.nvidia_plugin) is not None:
         return DevicePluginStatus(backend="nvidia", config=nvidia.key or None)
     by_environment = advertised.config.device_list_strategy is DeviceListStrategy.ENVVAR
     return DevicePluginStatus(backend="gpuplan", device_list_strategy="envvar" if by_environment else None)

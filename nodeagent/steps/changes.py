@@ -188,12 +188,12 @@ def _mps(target: MpsTarget, judged: JudgedGpu) -> GpuChange:
     keep, unusable = judged.split_advertisable(matching)
     advertise, withdraw, blocking = _withdraw_surplus(judged, surplus)
     made: list[Partition] = []
-    staying = [*matching, *advertise, *withdraw]
+    retained = [*matching, *advertise, *withdraw]
     left_over: list[MpsSlice] = []
     # Equal replicas change together, once no container holds one, as with NVIDIA's device plugin.
     waits = target.replicas and bool(advertise or withdraw)
     for share in absent:
-        new = None if waits else _next_slice(judged.gpu, share, [*staying, *made], len(target.slices))
+        new = None if waits else _next_slice(judged.gpu, share, [*retained, *made], len(target.slices))
         # An id of another plugin may have the form of a replica's.
         if new is None or judged.verdict(new).other_id or judged.verdict(new).use is Use.USED:
             left_over.append(share)
@@ -264,12 +264,12 @@ def _match(desired: Iterable[MpsSlice], judged: JudgedGpu) -> tuple[list[Partiti
     return keep, absent, [*ordered, *(p for p in judged.partitions if p.kind is DeviceKind.WHOLE)]
 
 
-def _next_slice(gpu: ObservedGpu, share: MpsSlice, staying: Iterable[Partition], desired: int) -> Partition | None:
+def _next_slice(gpu: ObservedGpu, share: MpsSlice, retained: Iterable[Partition], desired: int) -> Partition | None:
     """The slice with the lowest free number, if there is room next to everything that remains.
 
     `desired` is how many the target has, which were checked against what this GPU can serve.
     """
-    here = tuple(staying)
+    here = tuple(retained)
     memory_mib = gpu.model.memory_mib if gpu.model else 0
     memory_mib = memory_mib if share.label == REPLICA else shareable_mib(memory_mib)
     most = max(MAX_CLIENTS, desired)

@@ -57,7 +57,7 @@ class MpsControlDaemon(Program):
         self._folder, self._stopping = None, False
         super().start(now)
 
-    def hang_up(self, now: float) -> None:
+    def sighup(self, now: float) -> None:
         """Stop the daemon, then load the config. Waits for clients."""
         self._stop(now, again=True)
 

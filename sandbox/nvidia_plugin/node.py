@@ -116,14 +116,14 @@ class NvidiaNode:
 
     def heard(self, daemon_set: DaemonSet) -> None:
         """Another program than its sidecar has sent SIGHUP."""
-        self._pods[daemon_set.name].program.hang_up(self._clock())
+        self._pods[daemon_set.name].program.sighup(self._clock())
 
     def signal(self, daemon_set: DaemonSet) -> str | None:
         """Its sidecar sends SIGHUP; returns why it cannot."""
         pod = self._pods[daemon_set.name]
         if daemon_set is MPS_DAEMON or not pod.program.running:
             return NO_PROCESS
-        pod.program.hang_up(self._clock())
+        pod.program.sighup(self._clock())
         return None
 
     def _run(self) -> None:

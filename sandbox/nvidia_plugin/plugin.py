@@ -173,7 +173,7 @@ class NvidiaDevicePlugin(Program):
     _retry_at: float | None = field(default=None, init=False)
     _kubelet: int | None = field(default=None, init=False)
 
-    def hang_up(self, now: float) -> None:
+    def sighup(self, now: float) -> None:
         if self.running:
             self._stop()
             self._retry_at = now + ENUMERATION_SECONDS

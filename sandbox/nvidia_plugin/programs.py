@@ -34,7 +34,7 @@ class Program:
         """Read the config and do what it says."""
         raise NotImplementedError
 
-    def hang_up(self, now: float) -> None:
+    def sighup(self, now: float) -> None:
         """SIGHUP."""
         if self.running:
             self.load(now)

@@ -120,11 +120,11 @@ class Crashing(World):
         finally:
             self.latest_plan, self.latest_node = mine
 
-    def hang_up(self, pod_uid: str, program: str) -> str:
-        return self.points.call(Kind.SIGNAL, f"SIGHUP {program}", lambda: self._hang_up(pod_uid, program), str)
+    def sighup(self, pod_uid: str, program: str) -> str:
+        return self.points.call(Kind.SIGNAL, f"SIGHUP {program}", lambda: self._sighup(pod_uid, program), str)
 
-    def _hang_up(self, pod_uid: str, program: str) -> str:
-        return super().hang_up(pod_uid, program)
+    def _sighup(self, pod_uid: str, program: str) -> str:
+        return super().sighup(pod_uid, program)
 
     # what faults do
 

@@ -125,7 +125,7 @@ class World(ApiMemory, PodsMemory):
                 delivery=delivery,
                 reporter=reporter,
                 clock=self.clock,
-                hang_up=self.hang_up,
+                sighup=self.sighup,
             ),
             Settings.model_validate(self.settings()),
         )
@@ -146,7 +146,7 @@ class World(ApiMemory, PodsMemory):
             return NoAnswer(reason=self.api_refuses)
         return tuple([parse_pod(raw) for raw in self.pods.values()])
 
-    def hang_up(self, pod_uid: str, program: str) -> str:
+    def sighup(self, pod_uid: str, program: str) -> str:
         """No program of NVIDIA's runs here."""
         return f"no {program} in {pod_uid}"
 

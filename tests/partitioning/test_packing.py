@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partitioning.placement_sets import enumerate_placements
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, instance_at
 from partitioning.models import GpuModel
 from partitioning.packing import NoRoom, Packed, pack
+from partitioning.placement_sets import enumerate_placements
 from partitioning.placements import placements_of
 from partitioning.states import state_table
 from tests.builders.models import A30, A100, MODELS

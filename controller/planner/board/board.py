@@ -14,9 +14,9 @@ from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.devices import Device, Reach
 from controller.planner.board.nodes import Group, NodeCapacity
+from controller.planner.board.one_partition import find_one_partition
 from controller.planner.board.rooms import Rooms
-from controller.planner.board.several import Found, on_node, taken_of
-from controller.planner.board.single import find_single
+from controller.planner.board.several_partitions import Found, on_node, taken_of
 
 _COMPARED = 12
 """Of so many nodes with room a pod with several partitions gets the one that loses least by it."""
@@ -55,7 +55,7 @@ class Board:
         self.moves = 0
         """How often a pod came to a node or left one."""
         self._hardness: dict[Wants, tuple[int, int]] = {}
-        self._in_vain: dict[Hashable, dict[int, Capacity]] = {}
+        self._no_place: dict[Hashable, dict[int, Capacity]] = {}
         """By partitions and reach, what found no place in a group: nor does what needs more."""
         self.rooms = Rooms(nodes, groups, self.devices, self.rank)
 
@@ -116,7 +116,7 @@ class Board:
         if assignment.constrained and self.filters is not None:
             return self.filters.place_one(assignment, reach, within)
         wants, needs, ports = assignment.wants, assignment.needs, assignment.demand.host_ports
-        failed = self._in_vain.setdefault((wants, needs.pods, needs.other, ports, reach), {})
+        failed = self._no_place.setdefault((wants, needs.pods, needs.other, ports, reach), {})
         for group in assignment.groups if groups is None else groups:
             least = failed.get(group)
             if least and least.cpu_milli <= needs.cpu_milli and least.memory_bytes <= needs.memory_bytes:
@@ -152,7 +152,7 @@ class Board:
     def _find(self, assignment: Assignment, group: int, reach: Reach) -> Taken | None:
         demand = assignment.demand
         if demand.single is not None:
-            one = find_single(self.groups[group], self._places, demand, demand.single, reach)
+            one = find_one_partition(self.groups[group], self._places, demand, demand.single, reach)
             return None if one is None else [one]
         some = islice(self.rooms.offers(demand, (group,), reach), _COMPARED)
         best = min(some, key=lambda offer: offer.cost, default=None)
@@ -185,7 +185,7 @@ class Board:
         for node in nodes:
             for device in self.devices[node]:
                 self._enter(device)
-        self._in_vain.clear()
+        self._no_place.clear()
         self.rooms.renew()
 
     def restore(self, now: Iterable[Assignment], before: Iterable[tuple[Assignment, int, Taken]]) -> None:

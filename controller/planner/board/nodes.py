@@ -72,5 +72,5 @@ class Group:
         found = self._serving.get(resource)
         if found is None:
             pools = [pool for pool in self.pools if resource in pool.serves]
-            found = self._serving[resource] = [list(alike) for _, alike in groupby(pools, key=lambda each: each.reach)]
+            found = self._serving[resource] = [list(equal) for _, equal in groupby(pools, key=lambda each: each.reach)]
         return found

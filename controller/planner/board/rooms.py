@@ -11,7 +11,7 @@ from typing import NamedTuple
 from controller.model.demand import Demand, Wants
 from controller.planner.board.devices import Device, Reach
 from controller.planner.board.nodes import Group, NodeCapacity
-from controller.planner.board.several import Found, on_node
+from controller.planner.board.several_partitions import Found, on_node
 
 
 class Offer(NamedTuple):

@@ -16,9 +16,10 @@ from controller.planner.board.devices import NO_PARTS, Device, Pool, Reach, Shar
 from controller.planner.board.nodes import Group, NodeCapacity
 from controller.planner.board.pools import MigPool, MpsPool, StockPool
 from controller.planner.inventory.node_groups import NodeGroups
-from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, mps_mib, slice_mib
+from controller.planner.inventory.stock import GpuStock, NodeStock, mps_mib, slice_mib
 from controller.planner.inventory.supply import ReadyParts, divide, supply_of
 from controller.planner.isolation import by_node
+from crds.v1alpha1.names import Partitioning
 from partitioning.layouts import Instance
 from partitioning.models import GpuModel
 from partitioning.mps import shareable_mib
@@ -105,9 +106,9 @@ def _add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyPa
         for position, gpu in enumerate(stock.gpus if group >= 0 else ()):
             if gpu.ineligible is not None or gpu.model is None:
                 continue
-            key = (group, gpu.model if gpu.cut is Cut.MIG else None)
+            key = (group, gpu.model if gpu.kind is Partitioning.MIG else None)
             if key not in pools:
-                pools[key] = made = _new_pool(gpu.model, gpu.cut, board.sizes)
+                pools[key] = made = _new_pool(gpu.model, gpu.kind, board.sizes)
                 if made is not None:
                     board.groups[group].add_pool(made)
             pool = pools[key]
@@ -126,8 +127,8 @@ def _add_gpus(board: Board, stocks: Sequence[NodeStock], ready: Sequence[ReadyPa
     by_node(add, stocks)
 
 
-def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str]) -> Pool | None:
-    if cut is Cut.MPS:
+def _new_pool(model: GpuModel, kind: Partitioning | None, named: Sequence[str]) -> Pool | None:
+    if kind is Partitioning.MPS:
         sizes_mib, whole = {name: mib for name in named if (mib := slice_mib(name))}, WHOLE in named
         return MpsPool(sizes_mib, whole=whole) if sizes_mib or whole else None
     offered = {spec.name for spec in model.profiles if spec.starts}
@@ -142,13 +143,13 @@ def _new_pool(model: GpuModel, cut: Cut | None, named: Sequence[str]) -> Pool | 
 
 def state_of(gpu: GpuStock, model: GpuModel) -> int:
     """What stays, and where the last change failed; idle partitions are free space."""
-    if gpu.cut is Cut.MIG:
+    if gpu.kind is Partitioning.MIG:
         mask = occupancy(model, gpu.failed) if len(gpu.failed) else 0
-        for part in gpu.staying:
+        for part in gpu.retained:
             if part.profile:
                 mask |= _place_of(model, part.profile, part.start, part.size).taken
         return mask
-    return MpsPool.state_of(shareable_mib(model.memory_mib) - mps_mib(gpu.staying), len(gpu.staying))
+    return MpsPool.state_of(shareable_mib(model.memory_mib) - mps_mib(gpu.retained), len(gpu.retained))
 
 
 @lru_cache(maxsize=4096)
@@ -161,10 +162,9 @@ def _ready_parts(
     gpu: GpuStock, model: GpuModel, ready: Iterable[PartitionView], pool: Pool
 ) -> dict[str, tuple[Placement | Share, ...]]:
     parts: dict[str, list[Placement | Share]] = {}
-    for part in ready:
-        if part.resource not in pool.serves:
-            continue
-        what = _place_of(model, part.profile, part.start, part.size) if gpu.cut is Cut.MIG else _share_of(part.resource)
+    mig = gpu.kind is Partitioning.MIG
+    for part in (one for one in ready if one.resource in pool.serves):
+        what = _place_of(model, part.profile, part.start, part.size) if mig else _share_of(part.resource)
         parts.setdefault(part.resource, []).append(what)
     return {resource: tuple(found) for resource, found in parts.items()}
 

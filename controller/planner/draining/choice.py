@@ -84,13 +84,13 @@ class Choice:
         """Whether a GPU is drained for the pod, or could be now: before any pod is placed."""
         if one.pod.uid in self.having or one.pod.uid not in self.entitled or one.pod.gang:
             return one.pod.uid in self.having
-        alike = self._alike(one)
-        could, never = self.possible.get(alike, (-math.inf, math.inf))
+        pods_class = self._equivalence_class(one)
+        could, never = self.possible.get(pods_class, (-math.inf, math.inf))
         if could < one.pod.created < never:
             found = any(True for _ in self._possible(one))
             if one.pod.uid in self.missed:
                 return False
-            could, never = self.possible[alike] = (one.pod.created, never) if found else (could, one.pod.created)
+            could, never = self.possible[pods_class] = (one.pod.created, never) if found else (could, one.pod.created)
         return one.pod.created <= could
 
     def choose(self, assignments: Sequence[Assignment]) -> None:
@@ -103,7 +103,7 @@ class Choice:
         able = (one for one in self.waiting if one.pod.uid in uids and one.groups and not one.pod.gang)
         entitled = sorted(sorted(able, key=_turn), key=self.drains.constrained.turn)
         namespaces = {one.pod.namespace for one in entitled}
-        in_vain = defaultdict[Hashable, float](lambda: math.inf)
+        fruitless = defaultdict[Hashable, float](lambda: math.inf)
         for one in entitled:
             having = Counter(each.assignment.pod.namespace for each in self.drains.found)
             if one.pod.namespace in having and namespaces - having.keys():
@@ -111,8 +111,8 @@ class Choice:
             same = [each for each in self.drains.found if each.assignment.pod.gpu == one.pod.gpu]
             full = bool(same) or len(self.drains.found) >= self._most
             several = [each for each in same or self.drains.found if having[each.assignment.pod.namespace] > 1]
-            alike = self._alike(one)
-            if (full and (one.pod.namespace in having or not several)) or one.pod.created >= in_vain[alike]:
+            pods_class = self._equivalence_class(one)
+            if (full and (one.pod.namespace in having or not several)) or one.pod.created >= fruitless[pods_class]:
                 continue
             ending = [max(several, key=lambda each: _turn(each.assignment))] if full else []
             for each in ending:
@@ -121,13 +121,13 @@ class Choice:
                 self.drains.begin(found[1])
                 self.promised.setdefault(found[1].node, set()).update(name for name, _ in one.wants)
                 continue
-            in_vain.update({alike: one.pod.created} if one.pod.uid not in self.missed else {})
+            fruitless.update({pods_class: one.pod.created} if one.pod.uid not in self.missed else {})
             for each in ending:
                 self.drains.begin(each)
 
-    def _alike(self, one: Assignment) -> Hashable:
+    def _equivalence_class(self, one: Assignment) -> Hashable:
         """Equal for pods of which the older one can have what the others can."""
-        return self.drains.constrained.alike(one), one.pod.priority
+        return self.drains.constrained.equivalence_class(one), one.pod.priority
 
     def _look_around(self, assignments: Sequence[Assignment]) -> None:
         promised = [(one.node, one) for one in assignments if one.placed]
@@ -173,7 +173,7 @@ class Choice:
         return self.ways[key]
 
     def _way(self, parts: Sequence[PartitionView], gpu: GpuStock) -> _Way:
-        held = [part for part in parts if part in gpu.staying]
+        held = [part for part in parts if part in gpu.retained]
         holders = [self.bound.get(part.pod) if part.held and part.id else None for part in held]
         return _Way(
             parts=parts,
@@ -195,8 +195,8 @@ class Choice:
         board, stock = self.drains.board, self.drains.stocks[node]
         self.looked[one.pod.namespace] += _CLOSER
         if way.could is None:
-            staying = [part for part in stock.gpus[device.gpu].staying if part not in way.held]
-            way.could = could_hold_with(one, device, stock, staying, board)
+            retained = [part for part in stock.gpus[device.gpu].retained if part not in way.held]
+            way.could = could_hold_with(one, device, stock, retained, board)
         return way.could and fits_without(one, node, {part.pod for part in way.held}, board, self.bound)
 
 
@@ -209,8 +209,8 @@ def _sets(one: Assignment, device: Device, gpu: GpuStock) -> Iterator[list[Parti
     """What would have to go: for one instance, what each of its placements needs; for anything else, all."""
     pool, single = device.pool, one.demand.single
     if single is None or not isinstance(pool, MigPool) or gpu.model is None:
-        yield [*gpu.staying, *gpu.idle]
+        yield [*gpu.retained, *gpu.idle]
         return
-    parts = [(part, occupancy(gpu.model, mig_layout([part]))) for part in (*gpu.staying, *gpu.idle)]
+    parts = [(part, occupancy(gpu.model, mig_layout([part]))) for part in (*gpu.retained, *gpu.idle)]
     for place in placements_of(gpu.model)[pool.profiles[single]]:
         yield [part for part, taken in parts if place.blockers & taken]

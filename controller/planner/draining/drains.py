@@ -15,7 +15,7 @@ from controller.model.views import Drain, PartitionView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Device, Reach
-from controller.planner.board.several import taken_of
+from controller.planner.board.several_partitions import taken_of
 from controller.planner.draining.holding import could_hold_with
 from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock
 from controller.planner.placement.constrained import ConstrainedPlacement
@@ -39,7 +39,7 @@ class GpuDrain:
     @property
     def held(self) -> tuple[PartitionView, ...]:
         """What is drained and in use."""
-        return tuple(part for part in self.gpu.staying if part.id in self.drain.partitions)
+        return tuple(part for part in self.gpu.retained if part.id in self.drain.partitions)
 
     def result(self, created: Mapping[str, int]) -> Drained:
         """`created`: when each pod was, by title."""
@@ -75,7 +75,7 @@ class Drains:
         """What the plans hold, before any pod is placed."""
         drains = [(node, gpu, gpu.drain) for node, stock in enumerate(self.stocks) for gpu in stock.gpus if gpu.drain]
         by_uid = {one.pod.uid: one for one in assignments if one.tried} if drains else {}
-        drains.sort(key=lambda found: sum(part.id in found[2].partitions for part in found[1].staying))
+        drains.sort(key=lambda found: sum(part.id in found[2].partitions for part in found[1].retained))
         for node, gpu, drain in drains:
             one = by_uid.get(drain.uid)
             # The plan of a node that was away may still have an earlier drain for the pod: fewest holders go on.
@@ -99,7 +99,7 @@ class Drains:
             if not any(self._could_have(each, node, device) for each in _above(one, assignments)):
                 board.put(one, node, taken_of(found))
                 self.served.append(one)
-        elif could_hold_with(one, device, stock, [p for p in gpu.staying if p.id not in drain.partitions], board):
+        elif could_hold_with(one, device, stock, [p for p in gpu.retained if p.id not in drain.partitions], board):
             self.begin(going_on)
 
     def begin(self, one: GpuDrain) -> None:

@@ -17,13 +17,13 @@ from controller.planner.inventory.stock import NodeStock
 
 
 def could_hold_with(
-    assignment: Assignment, device: Device, stock: NodeStock, staying: Sequence[PartitionView], board: Board
+    assignment: Assignment, device: Device, stock: NodeStock, retained: Sequence[PartitionView], board: Board
 ) -> bool:
     """Whether the GPU could hold all partitions of the pod if of those in use only these stayed."""
     pool, gpu = device.pool, stock.gpus[device.gpu]
     if not all(resource in pool.serves for resource, _ in assignment.wants) or gpu.model is None:
         return False
-    state = state_of(replace(gpu, staying=tuple(staying)), gpu.model)
+    state = state_of(replace(gpu, retained=tuple(retained)), gpu.model)
     for resource, count in sorted(assignment.wants, key=lambda want: board.rank[want[0]]):
         for _ in range(count):
             fitting = pool.fit(state, resource)

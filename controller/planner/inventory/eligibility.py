@@ -22,7 +22,7 @@ from controller.model.views import (
     PlanView,
     PodView,
 )
-from controller.planner.inventory.stock import NO_INSTANCES, Cut, GpuStock, Ineligible, NodeStock, mig_layout
+from controller.planner.inventory.stock import NO_INSTANCES, GpuStock, Ineligible, NodeStock, mig_layout
 from controller.planner.inventory.supply import at_most
 from controller.planner.isolation import by_node
 from controller.simulator import Usage
@@ -108,20 +108,20 @@ def _overheld(stock: NodeStock, plan: PlanView) -> frozenset[str]:
 
 def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions, drain: Drain | None) -> GpuStock:
     """Sort the partitions first: an ineligible GPU's idle ones are supply, too, if the node still advertises them."""
-    staying, idle, unseen = gpu.used, gpu.free, stock.held_unseen
+    retained, idle, unseen = gpu.used, gpu.free, stock.held_unseen
     if unseen:
-        staying = tuple([part for part in gpu.partitions if part.used or part.resource in unseen])
+        retained = tuple([part for part in gpu.partitions if part.used or part.resource in unseen])
         idle = tuple([part for part in gpu.free if part.resource not in unseen])
     if drain is not None:
         idle = tuple([part for part in idle if part.id not in drain.partitions])
-    cut = _cut_of(stock.node, gpu)
+    kind = _partition_kind(stock.node, gpu)
     shares = None
-    if cut is Cut.MPS and not gpu.mig_enabled and not gpu.pinned:
+    if kind is Partitioning.MPS and not gpu.mig_enabled and not gpu.pinned:
         shares = equal_shares(stock.node, gpu, replicas=options.mps_replicas, ack_units=options.ack_units)
-    ineligible = stock.ineligible or _gpu_ineligible(stock, gpu, cut, staying)
+    ineligible = stock.ineligible or _gpu_ineligible(stock, gpu, kind, retained)
     if ineligible in (None, Ineligible.HELD_WHOLE, Ineligible.FOREIGN):  # to say: a release alone changes nothing
         if shares is not None:
-            ineligible = Ineligible.SHARED_ALIKE
+            ineligible = Ineligible.SHARED_EQUALLY
         elif stock.plan is not None and stock.plan.by_nvidia:
             ineligible = Ineligible.BY_NVIDIA
     model, known = gpu.model, options.geometries
@@ -131,9 +131,9 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions, drain: D
     return GpuStock(
         view=gpu,
         model=model,
-        cut=cut,
+        kind=kind,
         ineligible=ineligible,
-        staying=staying,
+        retained=retained,
         idle=idle,
         drain=drain,
         failed=failed,
@@ -141,15 +141,15 @@ def _gpu_stock(stock: NodeStock, gpu: GpuView, options: PlannerOptions, drain: D
     )
 
 
-def _cut_of(node: NodeView, gpu: GpuView) -> Cut | None:
+def _partition_kind(node: NodeView, gpu: GpuView) -> Partitioning | None:
     """The node's label decides; `auto` takes each GPU as it is, since switching MIG modes is not done yet."""
-    as_it_is = Cut.MIG if gpu.mig_enabled else Cut.MPS
-    known: dict[str | None, Cut] = {Partitioning.MIG: Cut.MIG, Partitioning.MPS: Cut.MPS, Partitioning.AUTO: as_it_is}
+    mig, mps, auto = Partitioning
+    known: dict[str | None, Partitioning] = {mig: mig, mps: mps, auto: mig if gpu.mig_enabled else mps}
     return known.get(node.partitioning)
 
 
 def _gpu_ineligible(
-    stock: NodeStock, gpu: GpuView, cut: Cut | None, staying: Sequence[PartitionView]
+    stock: NodeStock, gpu: GpuView, kind: Partitioning | None, retained: Sequence[PartitionView]
 ) -> Ineligible | None:
     if gpu.pinned:
         return Ineligible.PINNED
@@ -157,7 +157,7 @@ def _gpu_ineligible(
         return Ineligible.NO_PLACEMENT
     if gpu.model is None:
         return Ineligible.UNKNOWN_MODEL
-    wrong_mode = _wrong_mode(gpu, gpu.model, cut)
+    wrong_mode = _wrong_mode(gpu, gpu.model, kind)
     if wrong_mode is not None:
         return wrong_mode
     if not gpu.settled:
@@ -171,8 +171,8 @@ def _gpu_ineligible(
         return Ineligible.BACKING_OFF
     if WHOLE in stock.held_unseen and not gpu.mig_enabled and not isinstance(gpu.desired, MpsDesired):
         return Ineligible.USE_UNKNOWN  # a pod of the node holds a whole GPU; the status does not show which
-    ours = MigRequest if cut is Cut.MIG else MpsRequest
-    foreign = [part for part in staying if not isinstance(kind_of(part.resource), ours)]
+    ours = MigRequest if kind is Partitioning.MIG else MpsRequest
+    foreign = [part for part in retained if not isinstance(kind_of(part.resource), ours)]
     whole = [part for part in foreign if part.resource == WHOLE]
     if whole:
         return Ineligible.HELD_WHOLE if any(part.held for part in whole) else Ineligible.USE_UNKNOWN
@@ -189,8 +189,8 @@ def could_not_be_made(gpu: GpuView) -> Layout:
     return Layout.of(one for one in missing if not placement_of(gpu.model, one).blockers & taken)
 
 
-def _wrong_mode(gpu: GpuView, model: GpuModel, cut: Cut | None) -> Ineligible | None:
-    if cut is Cut.MIG:
+def _wrong_mode(gpu: GpuView, model: GpuModel, kind: Partitioning | None) -> Ineligible | None:
+    if kind is Partitioning.MIG:
         if not model.mig_capable:
             return Ineligible.NO_MIG
         if not gpu.mig_enabled:

@@ -13,6 +13,7 @@ from controller.model.capacity import Capacity
 from controller.model.demand import kind_of
 from controller.model.views import Drain, GpuView, MpsDesired, NodeView, PartitionView, PlanView
 from controller.simulator import Usage
+from crds.v1alpha1.names import Partitioning
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product
 from partitioning.mps import MpsSlice, slice_of_gb
@@ -37,7 +38,7 @@ class Ineligible(Enum):
     NODE_NOT_READY = "the node is not ready"
     WRITE_REFUSED = "the API server refused its plan"
     PINNED = "in spec.gpus"
-    SHARED_ALIKE = "shared in equal parts, by its node's label or the setting"
+    SHARED_EQUALLY = "shared equally, by its node's label or the setting"
     BY_NVIDIA = "served by NVIDIA's device plugin"
     DRAINED = "drained for a pod that has waited long"
     NO_PLACEMENT = "a partition without its placement, as of a lost GPU"
@@ -55,25 +56,19 @@ class Ineligible(Enum):
     FOREIGN = "partitions of the other kind in use"
 
 
-class Cut(Enum):
-    """How a GPU is divided."""
-
-    MIG = "mig"
-    MPS = "mps"
-
-
 @dataclass(slots=True, kw_only=True)
 class GpuStock:
-    """One GPU. `staying` and `idle` are its partitions."""
+    """One GPU. `retained` and `idle` are its partitions."""
 
     view: GpuView
     model: GpuModel | None
-    cut: Cut | None
+    kind: Partitioning | None
+    """By MIG or by MPS, where the node's label decides that."""
     ineligible: Ineligible | None
-    staying: tuple[PartitionView, ...] = ()
+    retained: tuple[PartitionView, ...] = ()
     idle: tuple[PartitionView, ...] = ()
     drain: Drain | None = None
-    """What of it no new pod gets. Of that, what is free is neither in `staying` nor in `idle`."""
+    """What of it no new pod gets. Of that, what is free is neither in `retained` nor in `idle`."""
     failed: Layout = NO_INSTANCES
     """Planned instances that could not be made: the GPU is planned again around them."""
     equal_shares: MpsDesired | None = None

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from controller.model.demand import is_device, is_partition
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PartitionView, WholeDesired
-from controller.planner.inventory.stock import Cut, GpuStock, Ineligible, NodeStock
-from crds.v1alpha1.names import PartitionState
+from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock
+from crds.v1alpha1.names import Partitioning, PartitionState
 from partitioning.resources import WHOLE, mig_resource
 
 
@@ -129,7 +129,7 @@ def divide(stock: NodeStock, supply: NodeSupply) -> tuple[dict[str, int], ReadyP
     ready: ReadyParts = {}
     if not supply.existing:
         return elsewhere, ready
-    fullest_first = sorted(range(len(stock.gpus)), key=lambda position: -len(stock.gpus[position].staying))
+    fullest_first = sorted(range(len(stock.gpus)), key=lambda position: -len(stock.gpus[position].retained))
     of_resource: dict[str, list[tuple[int, PartitionView]]] = {}
     for position in fullest_first:
         gpu = stock.gpus[position]
@@ -149,5 +149,5 @@ _ONE_WHOLE = (PartitionView(resource=WHOLE, state=PartitionState.FREE),)
 
 def _uncut(gpu: GpuStock) -> tuple[PartitionView, ...]:
     """A GPU that may be shared by MPS and is not: where the node advertises whole GPUs, it is one of them."""
-    whole = gpu.cut is Cut.MPS and not gpu.staying and not isinstance(gpu.view.desired, MpsDesired)
+    whole = gpu.kind is Partitioning.MPS and not gpu.retained and not isinstance(gpu.view.desired, MpsDesired)
     return _ONE_WHOLE if whole else ()

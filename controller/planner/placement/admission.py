@@ -18,13 +18,13 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.placement.gangs import GangKey, key_of
 from controller.planner.placement.packing_check import PackingCheck
-from controller.planner.placement.shares import Scale, Shares
+from controller.planner.placement.shares import ResourceShares, Scale
 
 _SCARCE = 0.9
 """A dimension that is loaded less than this does not decide what fits."""
 _STEPS = 10
 
-Priced = tuple[Assignment, Shares]
+Priced = tuple[Assignment, ResourceShares]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -91,7 +91,7 @@ def _all_that_fit(ordered: list[Assignment], packing: PackingCheck) -> tuple[lis
 
 def _alike_in_gangs(priced: list[Priced]) -> list[Priced]:
     """Pods of a gang cost the same, so that they are served together or left out together."""
-    members: dict[GangKey | None, list[Shares]] = {}
+    members: dict[GangKey | None, list[ResourceShares]] = {}
     for one, shares in priced:
         if one.pod.gang:
             members.setdefault(key_of(one.pod), []).append(shares)
@@ -111,7 +111,7 @@ def _tie_break(assignment: Assignment) -> tuple[str, int, int, tuple[str, str]]:
     return (pod.gang, len(assignment.groups), pod.created, pod.key)
 
 
-def _cost_at(prices: Shares) -> Callable[[Priced], float]:
+def _cost_at(prices: ResourceShares) -> Callable[[Priced], float]:
     price, cpu_price, memory_price = prices
 
     def cost(priced: Priced) -> float:
@@ -121,7 +121,7 @@ def _cost_at(prices: Shares) -> Callable[[Priced], float]:
     return cost
 
 
-def _grid(priced: Sequence[Priced]) -> list[Shares]:
+def _grid(priced: Sequence[Priced]) -> list[ResourceShares]:
     """Price vectors over the scarce dimensions, the extremes first."""
     totals = [sum(shares[dimension] for _, shares in priced) for dimension in range(3)]
     scarce = [dimension for dimension in range(3) if totals[dimension] > _SCARCE] or [0]

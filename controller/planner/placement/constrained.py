@@ -17,7 +17,7 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.board.rooms import Offer
-from controller.planner.board.several import taken_of
+from controller.planner.board.several_partitions import taken_of
 from controller.planner.effort import FILTERS, WORK, Effort
 from controller.planner.placement.surroundings import cluster_of
 from controller.simulator import (
@@ -100,7 +100,7 @@ class ConstrainedPlacement:
         self._effort.spend(pod, self._cluster.visits - before)
         return attempt
 
-    def alike(self, assignment: Assignment) -> Hashable:
+    def equivalence_class(self, assignment: Assignment) -> Hashable:
         """Equal for pods that fit exactly where the other fits, whatever decides that."""
         return (assignment.shape, self._cluster.kind(assignment.pod) if assignment.constrained else None)
 
@@ -151,7 +151,7 @@ class ConstrainedPlacement:
 
     def _had_its_turn(self, assignment: Assignment, failed: set[Hashable]) -> bool:
         """False where the search was cut short: it may go on once the pods of other namespaces have had theirs."""
-        kind = self.alike(assignment)
+        kind = self.equivalence_class(assignment)
         if kind not in failed:
             self._cut = False
             if self.place_one(assignment, Reach.NEW):

@@ -39,20 +39,20 @@ def use_ready(board: Board, group: int, assignments: Sequence[Assignment]) -> li
     lifted = [(one, *board.lift(one)) for one in idle]
     packing = PackingCheck.of(board, group)
     wants = total_wants([one.wants for one in (*left, *idle)])
-    for alike in _least_harmful_first(lifted):
-        wants -= _give(board, alike, packing, wants)
+    for peers in _least_harmful_first(lifted):
+        wants -= _give(board, peers, packing, wants)
     board.settle({node for _, node, _ in lifted})
     return [one for one in assignments if not one.placed]
 
 
-def _give(board: Board, alike: Sequence[Lifted], packing: PackingCheck, wants: Counter[str]) -> Counter[str]:
+def _give(board: Board, peers: Sequence[Lifted], packing: PackingCheck, wants: Counter[str]) -> Counter[str]:
     """Put back as many of these as the others allow; `wants` are those of all. Returns what they have then."""
-    each = total_wants([alike[0][0].wants])
+    each = total_wants([peers[0][0].wants])
     given = 0
 
     def fits_with(count: int) -> bool:
         nonlocal given
-        for one, node, taken in alike[min(given, count) : max(given, count)]:
+        for one, node, taken in peers[min(given, count) : max(given, count)]:
             packing.count(taken, -1)
             if count > given:
                 board.put(one, node, taken)
@@ -62,8 +62,8 @@ def _give(board: Board, alike: Sequence[Lifted], packing: PackingCheck, wants: C
         given = count
         return packing.packs(wants - _times(each, count))
 
-    if not fits_with(len(alike)):
-        fits_with(bisect_left(range(1, len(alike)), True, key=lambda count: not fits_with(count)))
+    if not fits_with(len(peers)):
+        fits_with(bisect_left(range(1, len(peers)), True, key=lambda count: not fits_with(count)))
     return _times(each, given)
 
 
@@ -75,9 +75,9 @@ def _least_harmful_first(lifted: Iterable[Lifted]) -> list[list[Lifted]]:
     """In lists of those that take alike partitions and do equal harm; of several partitions only the names count."""
     lists: dict[tuple[int, Hashable], list[Lifted]] = {}
     for one, node, taken in lifted:
-        alike = (_harm(taken), taken[0][1] if len(taken) == 1 else one.wants)
-        lists.setdefault(alike, []).append((one, node, taken))
-    return [lists[alike] for alike in sorted(lists, key=lambda alike: alike[0])]
+        kind = (_harm(taken), taken[0][1] if len(taken) == 1 else one.wants)
+        lists.setdefault(kind, []).append((one, node, taken))
+    return [lists[kind] for kind in sorted(lists, key=lambda kind: kind[0])]
 
 
 def _harm(taken: Taken) -> int:

@@ -78,9 +78,9 @@ def _leave_out(
     labels = Counter[Pair](pair for one in assignments if one.groups for pair in one.pod.labels)
     hopes: dict[Hashable, bool] = {}
     for one in sorted((one for one in assignments if one.groups), key=constrained.turn):
-        alike = (constrained.alike(one), one.tried, bool(one.pod.gang))
-        if alike not in hopes:
+        pods_class = (constrained.equivalence_class(one), one.tried, bool(one.pod.gang))
+        if pods_class not in hopes:
             many = rooms.looked > _LOOKS and one.demand.single is not None
-            hopes[alike] = many or any(constrained.may_accept(one, node, labels) for node in rooms.nodes(one))
-        if not hopes[alike] and not may_serve(one):
+            hopes[pods_class] = many or any(constrained.may_accept(one, node, labels) for node in rooms.nodes(one))
+        if not hopes[pods_class] and not may_serve(one):
             one.groups = ()

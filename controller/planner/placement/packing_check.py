@@ -65,8 +65,8 @@ class PackingCheck:
             serving = [each for each in counts if resource in each[0].serves]
             for pool, _ in serving:
                 pool.demand(hardest_first[position:])
-            for _, alike in groupby(serving, key=lambda each: each[0].reach):
-                left = _take(list(alike), resource, left)
+            for _, equal in groupby(serving, key=lambda each: each[0].reach):
+                left = _take(list(equal), resource, left)
             if left:
                 return False
         return True

@@ -15,7 +15,7 @@ from controller.planner.board.devices import Pool
 from controller.planner.board.nodes import NodeCapacity
 from controller.planner.board.pools import MigPool
 
-Shares = tuple[float, float, float]
+ResourceShares = tuple[float, float, float]
 """GPU, CPU, memory."""
 
 
@@ -28,10 +28,10 @@ class Scale:
     gpu: dict[str, float]
     nodes: Sequence[NodeCapacity]
 
-    def shares(self, demand: Demand) -> Shares:
+    def shares(self, demand: Demand) -> ResourceShares:
         return self.shares_of(demand.wants, demand.needs.cpu_milli, demand.needs.memory_bytes)
 
-    def shares_of(self, wants: Wants, cpu_milli: int, memory_bytes: int) -> Shares:
+    def shares_of(self, wants: Wants, cpu_milli: int, memory_bytes: int) -> ResourceShares:
         gpu, costs = 0.0, self.gpu
         for resource, count in wants:
             gpu += count * costs.get(resource, 0.0)

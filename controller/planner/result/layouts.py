@@ -14,8 +14,9 @@ from controller.model.demand import kind_of
 from controller.model.results import NodeChange
 from controller.model.views import Desired, MigDesired, MpsDesired, PartitionView, PlannedGpu, WholeDesired
 from controller.planner.board.devices import Device, Share
-from controller.planner.inventory.stock import Cut, GpuStock, NodeStock, slice_of
+from controller.planner.inventory.stock import GpuStock, NodeStock, slice_of
 from controller.planner.result.slices import take, with_idle
+from crds.v1alpha1.names import Partitioning
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel
 from partitioning.mps import MpsSlice, shareable_mib
@@ -46,7 +47,7 @@ def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence
     created = destroyed = 0
     for device in devices:
         gpu = stock.gpus[device.gpu]
-        desired, new, lost = _mig(gpu, device) if gpu.cut is Cut.MIG else _mps(gpu, device)
+        desired, new, lost = _mig(gpu, device) if gpu.kind is Partitioning.MIG else _mps(gpu, device)
         created, destroyed = created + new, destroyed + lost
         items[gpu.view.index] = PlannedGpu(index=gpu.view.index, uuid=gpu.view.uuid, desired=desired)
     changed = [index for index in sorted(before.keys() | items.keys()) if before.get(index) != items.get(index)]
@@ -60,7 +61,7 @@ def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence
 def _mig(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     assert gpu.model is not None
     placed = tuple([(part.what.instance, part.ready) for part in device.parts if isinstance(part.what, Placement)])
-    return _mig_layout(gpu.model, _spots(gpu.staying), _spots(gpu.idle), placed, gpu.failed)
+    return _mig_layout(gpu.model, _spots(gpu.retained), _spots(gpu.idle), placed, gpu.failed)
 
 
 def _spots(parts: Sequence[PartitionView]) -> tuple[Spot, ...]:
@@ -70,15 +71,15 @@ def _spots(parts: Sequence[PartitionView]) -> tuple[Spot, ...]:
 @lru_cache(maxsize=65536)
 def _mig_layout(
     model: GpuModel,
-    staying: tuple[Spot, ...],
+    retained: tuple[Spot, ...],
     idle: tuple[Spot, ...],
     placed: tuple[tuple[Instance, bool], ...],
     failed: Layout,
 ) -> tuple[Desired, int, int]:
     """Thousands of changed GPUs are alike in all this."""
-    observed = _layout((*staying, *idle))
+    observed = _layout((*retained, *idle))
     # Pods that take an idle instance as it is may be bound at any moment.
-    pinned = _layout(staying).union(instance for instance, ready in placed if ready)
+    pinned = _layout(retained).union(instance for instance, ready in placed if ready)
     new = [instance for instance, ready in placed if not ready]
     counts = Counter(instance.profile for instance in new)
     packed = pack(model, pinned=pinned.union(failed), requested=counts, prefer=observed.without(pinned))
@@ -97,7 +98,7 @@ def _mps(gpu: GpuStock, device: Device) -> tuple[Desired, int, int]:
     if any(isinstance(part.what, Share) and part.what.resource == WHOLE for part in device.parts):
         return WholeDesired(), 1, sum(part.resource != WHOLE for part in gpu.idle)
     present = list(gpu.view.desired.slices) if isinstance(gpu.view.desired, MpsDesired) else []
-    slices = [take(present, part.resource) or _new_slice(part.resource) for part in gpu.staying]
+    slices = [take(present, part.resource) or _new_slice(part.resource) for part in gpu.retained]
     idle = [
         take(present, part.resource) or _new_slice(part.resource)
         for part in gpu.idle

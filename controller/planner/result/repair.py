@@ -83,7 +83,7 @@ def _share(items: dict[int, PlannedGpu], gpu: GpuStock) -> None:
     """
     index, shares = gpu.view.index, gpu.equal_shares
     refused = gpu.ineligible is Ineligible.FAILED and index in items and refused_shares(gpu.view)
-    if gpu.staying or not (refused or gpu.ineligible is Ineligible.SHARED_ALIKE):
+    if gpu.retained or not (refused or gpu.ineligible is Ineligible.SHARED_EQUALLY):
         return
     if shares is None:
         del items[index]

@@ -10,7 +10,7 @@ import pytest
 from controller.model.demand import demand_of
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
-from controller.planner.board import board, several
+from controller.planner.board import board, several_partitions
 from controller.planner.inventory import combinations
 from controller.planner.inventory.combinations import without_turn
 from controller.planning import plan
@@ -80,7 +80,7 @@ def test_pods_without_a_turn_come_first_in_the_next_pass_until_each_had_one() ->
 
 def test_a_plan_says_so_and_serves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    on_node = several.on_node
+    on_node = several_partitions.on_node
 
     def counting(*args: Any) -> Any:
         asked.append(args)

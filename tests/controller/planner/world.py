@@ -53,14 +53,14 @@ def bound(snapshot: Snapshot, result: PlanningResult) -> Snapshot:
 def _written(gpu: GpuView, desired: Desired, *, settled: bool) -> GpuView:
     if not settled:
         return replace(gpu, desired=desired, settled=False, under_way=True, state="Changing")
-    staying = [part for part in gpu.partitions if part.used]
-    return replace(gpu, desired=desired, partitions=tuple(_partitions(desired, staying, gpu.index)), state="Ready")
+    retained = [part for part in gpu.partitions if part.used]
+    return replace(gpu, desired=desired, partitions=tuple(_partitions(desired, retained, gpu.index)), state="Ready")
 
 
-def _partitions(desired: Desired, staying: list[PartitionView], gpu: int) -> list[PartitionView]:
-    parts = list(staying)
+def _partitions(desired: Desired, retained: list[PartitionView], gpu: int) -> list[PartitionView]:
+    parts = list(retained)
     if isinstance(desired, MigDesired):
-        taken = {part.start for part in staying}
+        taken = {part.start for part in retained}
         parts += [
             PartitionView(
                 resource=mig_resource(one.profile),
@@ -74,7 +74,7 @@ def _partitions(desired: Desired, staying: list[PartitionView], gpu: int) -> lis
             if one.start not in taken
         ]
     elif isinstance(desired, MpsDesired):
-        left = Counter(part.resource for part in staying)
+        left = Counter(part.resource for part in retained)
         for share in desired.slices:
             if left[share.resource]:
                 left[share.resource] -= 1

@@ -41,7 +41,7 @@ class NvidiaWorld(World):
         """Of the pods that there are, by part."""
         self.projects = self.controls = self.signals = True
         """Keys reach the pods; the controller works; config-manager's signal reaches the plugin."""
-        self.hang_ups: list[str] = []
+        self.sighups: list[str] = []
         self.loaded = ""
         """The key that the plugin has read."""
         self.loses = 0
@@ -105,8 +105,8 @@ class NvidiaWorld(World):
     def chosen(self, part: str) -> str:
         return (self._volumes(part) / "kubernetes.io~empty-dir" / "config" / "config.yaml").readlink().name
 
-    def hang_up(self, pod_uid: str, program: str) -> str:
-        self.hang_ups.append(program)
+    def sighup(self, pod_uid: str, program: str) -> str:
+        self.sighups.append(program)
         part = next(part for part, uid in self.uids.items() if uid == pod_uid)
         assert part == "plugin" or not self.busy(), f"the daemon is reloaded below containers with {self.busy()}"
         if part == "plugin" and self.loaded == self.chosen(part):

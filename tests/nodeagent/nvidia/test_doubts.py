@@ -79,23 +79,23 @@ def test_the_holder_of_a_gpu_that_is_lost_counts(world: NvidiaWorld) -> None:
 def test_a_device_that_becomes_unhealthy_is_not_healed_by_a_signal(world: NvidiaWorld) -> None:
     shared(world)
     world.until(READY)
-    world.hang_ups.clear()
+    world.sighups.clear()
     ids = world.kubelet.devices[SHARED]
     world.kubelet.devices[SHARED] = tuple(i for i in ids if not i.startswith(world.gpu(1).uuid))
     world.pass_by(150)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.found() == ("Failed", "AdvertiseTimeout")
 
 
 def test_a_kubelet_that_does_not_answer_causes_no_signal(world: NvidiaWorld) -> None:
     shared(world)
     world.until(READY)
-    world.hang_ups.clear()
+    world.sighups.clear()
     world.kubelet.refuses = "no kubelet"
     world.pass_by(150)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
 
 
 def test_a_kubelet_that_does_not_show_the_reload_causes_no_signal(world: NvidiaWorld) -> None:
@@ -105,13 +105,13 @@ def test_a_kubelet_that_does_not_show_the_reload_causes_no_signal(world: NvidiaW
     world.plan_for(whole(0), whole(1), config=NodeConfig())
     while not world.moves[1:]:
         world.run()
-    world.hang_ups.clear()
+    world.sighups.clear()
     world.kubelet.hides_devices = "not implemented"
     world.pass_by(75)
     holder(world, world.gpu(0).uuid)
     world.pass_by(300)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.found() == ("Failed", "AdvertiseTimeout")
     assert not world.tainted()
 
@@ -126,7 +126,7 @@ def test_a_clock_that_was_set_back_after_a_confirmation_causes_no_signal(
     """What starts again then looks older than the key."""
     world.plan_for(*(replicas(i, 4) if config.shared else whole(i) for i in (0, 1)), config=config)
     world.until(READY)
-    world.hang_ups.clear()
+    world.sighups.clear()
     holder(world, min(config.ids(world.gpu(0).uuid)), config.resource)
     real = node_files._changed_ns
     monkeypatch.setattr(node_files, "_changed_ns", lambda path: max(real(path) - 3600 * 10**9, 0))
@@ -134,7 +134,7 @@ def test_a_clock_that_was_set_back_after_a_confirmation_causes_no_signal(
     world.restart()
     world.pass_by(300)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.found() == READY
 
 
@@ -142,11 +142,11 @@ def test_devices_of_another_plugin_cause_no_signal_to_one_that_was_confirmed(wor
     world.plan_for(whole(0), whole(1), config=NodeConfig())
     world.until(READY)
     holder(world, world.gpu(0).uuid)
-    world.hang_ups.clear()
+    world.sighups.clear()
     world.kubelet.devices[SHARED] = (f"{world.gpu(1).uuid}::0",)
     world.pass_by(300)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.found() == ("Failed", "AdvertiseTimeout")
 
 
@@ -190,11 +190,11 @@ def test_a_config_that_returns_is_proved_again(world: NvidiaWorld) -> None:
     while not world.moves[1:]:
         world.run()
     shared(world)
-    world.hang_ups.clear()
+    world.sighups.clear()
     world.until(READY, seconds=120)
 
     assert world.moves == [FOUR.key, TWO.key, FOUR.key]
-    assert "mps-control-daemon" in world.hang_ups
+    assert "mps-control-daemon" in world.sighups
 
 
 def test_the_signal_is_sent_at_once_also_the_second_time(world: NvidiaWorld) -> None:
@@ -210,11 +210,11 @@ def test_a_plugin_that_never_takes_the_signal_is_not_signalled_for_ever(
 ) -> None:
     sent: list[str] = []
 
-    def hang_up(_uid: str, program: str) -> str:
+    def sighup(_uid: str, program: str) -> str:
         sent.append(program)
         return ""
 
-    monkeypatch.setattr(world, "hang_up", hang_up)
+    monkeypatch.setattr(world, "sighup", sighup)
     world.restart()
     world.signals = False
     world.plan_for(whole(0), whole(1), config=NodeConfig())
@@ -244,13 +244,13 @@ def test_a_daemon_that_read_the_default_is_signalled_when_its_link_names_the_key
     shared(world)
     world.until(READY)
     sent: list[str] = []
-    real = world.hang_up
+    real = world.sighup
 
-    def hang_up(uid: str, program: str) -> str:
+    def sighup(uid: str, program: str) -> str:
         sent.append(program)
         return real(uid, program) if sent[1:] else ""
 
-    monkeypatch.setattr(world, "hang_up", hang_up)
+    monkeypatch.setattr(world, "sighup", sighup)
     world.restart()
     shared(world, TWO)
     while not sent:

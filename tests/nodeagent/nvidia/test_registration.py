@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from nodeagent.nvidia.advertised_by_nvidia import Registered
 from nodeagent.nvidia.registration import ALLOWED_SECONDS, DROPPED_SECONDS
-from nodeagent.nvidia.served import Registered
 from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observed.node import ObservedNode, parse_node
 from nodeagent.observed.pods import ObservedPods
@@ -42,10 +42,10 @@ def test_a_lost_registration_is_healed_by_one_signal(world: NvidiaWorld) -> None
     found = world.pass_by(GRACE_SECONDS)
     assert found == {("Advertising", "Advertising")}
     assert "if it has lost the registration" in world.gpu_status()["message"]
-    assert (world.hang_ups, world.tainted()) == ([], True)
+    assert (world.sighups, world.tainted()) == ([], True)
 
     world.until(READY, seconds=ALLOWED_SECONDS - GRACE_SECONDS)
-    assert world.hang_ups == [PLUGIN]
+    assert world.sighups == [PLUGIN]
     assert (world.tainted(), world.taints()) == (False, 1)
     assert world.advertised() == {WHOLE: 2}
 
@@ -53,13 +53,13 @@ def test_a_lost_registration_is_healed_by_one_signal(world: NvidiaWorld) -> None
 def test_that_of_replicas_is_healed_too(world: NvidiaWorld) -> None:
     world.plan_for(*(replicas(index, 4, renameByDefault=False) for index in (0, 1)), config=FOUR)
     world.until(READY)
-    world.hang_ups.clear()
+    world.sighups.clear()
     two = NodeConfig(replicas=2)
     world.plan_for(*(replicas(index, 2, renameByDefault=False) for index in (0, 1)), config=two)
     world.until_lost()
     world.until(READY, seconds=ALLOWED_SECONDS, step=STEP_SECONDS)
 
-    assert sorted(world.hang_ups) == ["mps-control-daemon", PLUGIN]
+    assert sorted(world.sighups) == ["mps-control-daemon", PLUGIN]
 
 
 def test_devices_that_are_unhealthy_from_the_start_are_never_healed(world: NvidiaWorld) -> None:
@@ -69,7 +69,7 @@ def test_devices_that_are_unhealthy_from_the_start_are_never_healed(world: Nvidi
     world._gone_at.clear()
     world.pass_by(1000)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.found() == TIMEOUT
     assert "it still counts them, so they are Unhealthy" in world.gpu_status()["message"]
     assert (world.tainted(), world.taints()) == (False, 1)
@@ -140,7 +140,7 @@ def test_no_signal_is_sent_while_anything_forbids_it(
     happens(world)
     world.pass_by(1000)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert not world.tainted()
     assert world.taints() == 1
 
@@ -166,7 +166,7 @@ def test_a_node_that_cannot_be_closed_gets_no_signal(world: NvidiaWorld, monkeyp
     world.load(world.loaded)
     world.pass_by(1000)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.found() == TIMEOUT
     assert "could not be signalled in time: delete the pod" in world.gpu_status()["message"]
 
@@ -180,14 +180,14 @@ def test_a_kubelet_that_answers_now_and_then_keeps_the_node_closed_for_a_bounded
         world.kubelet.refuses = "no kubelet" if int(world.clock.now) % 20 < 4 else ""
         world.run(STEP_SECONDS)
 
-    assert (world.hang_ups, world.tainted(), world.taints()) == ([], False, 1)
+    assert (world.sighups, world.tainted(), world.taints()) == ([], False, 1)
 
 
 def test_a_capacity_from_before_the_plugin_started_again_proves_nothing(world: NvidiaWorld) -> None:
     """All its devices are Unhealthy from the start, and the kubelet has not written that yet."""
     plan_whole(world)
     world.until_lost()
-    while not world.hang_ups and any(world.kubelet.capacity.values()):
+    while not world.sighups and any(world.kubelet.capacity.values()):
         world.run(STEP_SECONDS)
     world.pass_by(DROPPED_SECONDS - 5)
     world.node_ticks = False
@@ -197,7 +197,7 @@ def test_a_capacity_from_before_the_plugin_started_again_proves_nothing(world: N
     world.node_ticks = True
     world.pass_by(1000)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.found() == TIMEOUT
 
 
@@ -212,7 +212,7 @@ def test_a_capacity_that_the_kubelet_writes_no_more_proves_nothing(world: Nvidia
     world.kubelet.devices[WHOLE] = ()
     world.pass_by(1000)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.found() == TIMEOUT
     assert "the kubelet has not written the Node since the plugin began to serve" in world.gpu_status()["message"]
     assert (world.tainted(), world.taints()) == (False, 1)
@@ -224,12 +224,12 @@ def test_a_registration_that_is_lost_each_time_gets_three_signals(world: NvidiaW
     world.loses = 100
     found = world.pass_by(4 * ALLOWED_SECONDS)
     assert found == {("Advertising", "Advertising"), TIMEOUT}
-    assert world.hang_ups == [PLUGIN] * 3
+    assert world.sighups == [PLUGIN] * 3
     assert "3 signals had no effect: delete the pod" in world.gpu_status()["message"]
     assert (world.tainted(), world.taints()) == (False, 1)
 
     assert world.pass_by(1000) == {TIMEOUT}
-    assert (len(world.hang_ups), world.taints()) == (3, 1)
+    assert (len(world.sighups), world.taints()) == (3, 1)
 
     world.loses = 0
     world.end("plugin")
@@ -238,7 +238,7 @@ def test_a_registration_that_is_lost_each_time_gets_three_signals(world: NvidiaW
 
 
 def test_a_plugin_that_cannot_be_signalled_is_reported(world: NvidiaWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "hang_up", lambda _uid, _program: "no process of it is found")
+    monkeypatch.setattr(world, "sighup", lambda _uid, _program: "no process of it is found")
     world.restart()
     plan_whole(world)
     world.until_lost()
@@ -260,7 +260,7 @@ def test_after_it_was_confirmed_a_lost_registration_is_reported_only(world: Nvid
         world.restart()
     world.pass_by(1000)
 
-    assert (world.hang_ups, world.taints()) == ([], closed)
+    assert (world.sighups, world.taints()) == ([], closed)
     assert world.found() == TIMEOUT
 
 
@@ -271,7 +271,7 @@ def test_the_next_start_of_the_plugin_may_be_healed_after_one_was_confirmed(worl
     world.load(world.loaded)
     world.until(READY, seconds=ALLOWED_SECONDS, step=STEP_SECONDS)
 
-    assert world.hang_ups == [PLUGIN]
+    assert world.sighups == [PLUGIN]
     assert not world.tainted()
 
 
@@ -284,7 +284,7 @@ def test_below_a_container_the_next_start_is_not_healed(world: NvidiaWorld) -> N
     world.load(world.loaded)
     world.pass_by(1000)
 
-    assert (world.hang_ups, world.taints()) == ([], closed)
+    assert (world.sighups, world.taints()) == ([], closed)
 
 
 def test_an_agent_that_starts_again_heals_it(world: NvidiaWorld) -> None:
@@ -294,5 +294,5 @@ def test_an_agent_that_starts_again_heals_it(world: NvidiaWorld) -> None:
     world.restart()
     world.until(READY, seconds=ALLOWED_SECONDS, step=STEP_SECONDS)
 
-    assert world.hang_ups == [PLUGIN]
+    assert world.sighups == [PLUGIN]
     assert not world.tainted()

@@ -11,7 +11,7 @@ def test_the_third_signal_has_time_to_work(world: NvidiaWorld) -> None:
     plan_whole(world)
     world.until_lost()
     world.loses = 3
-    while len(world.hang_ups) < SIGNALS:
+    while len(world.sighups) < SIGNALS:
         world.run(STEP_SECONDS)
     assert world.pass_by(10) == {("Advertising", "Advertising")}
     assert world.tainted()
@@ -29,7 +29,7 @@ def test_signals_that_healed_are_not_counted_against_the_next_start(world: Nvidi
         world.load(world.loaded)
         world.until(READY, seconds=ALLOWED_SECONDS, step=STEP_SECONDS)
 
-    assert world.hang_ups == [PLUGIN] * (SIGNALS + 1)
+    assert world.sighups == [PLUGIN] * (SIGNALS + 1)
 
 
 def test_a_plugin_that_starts_again_closes_the_node_only_once_the_kubelet_has_dropped_it(world: NvidiaWorld) -> None:

@@ -78,19 +78,19 @@ def test_unknown_counts_as_in_use(world: NvidiaWorld) -> None:
 def test_replicas_to_other_replicas_signal_the_daemon_that_keeps_its_limits(world: NvidiaWorld) -> None:
     shared(world)
     world.until(READY)
-    world.hang_ups.clear()
+    world.sighups.clear()
     shared(world, TWO)
     world.until(READY, seconds=120)
 
     assert world.daemon_replicas == 2
-    assert world.hang_ups == ["mps-control-daemon"]
+    assert world.sighups == ["mps-control-daemon"]
     assert world.advertised() == {SHARED: 4}
 
 
 def test_the_daemon_is_not_reloaded_below_a_container(world: NvidiaWorld) -> None:
     shared(world)
     world.until(READY)
-    world.hang_ups.clear()
+    world.sighups.clear()
     shared(world, TWO)
     while not world.moves[1:]:
         world.run()
@@ -98,7 +98,7 @@ def test_the_daemon_is_not_reloaded_below_a_container(world: NvidiaWorld) -> Non
     pod = holder(world, f"{world.gpu(0).uuid}::0", SHARED)
     world.settle(60)
 
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.found()[1] == "WaitingForRelease"
 
     world.finish(pod)
@@ -111,7 +111,7 @@ def test_a_lost_signal_is_sent_once_more(world: NvidiaWorld) -> None:
     shared(world)
     world.until(READY, seconds=200)
 
-    assert "nvidia-device-plugin" in world.hang_ups
+    assert "nvidia-device-plugin" in world.sighups
     assert world.advertised() == {SHARED: 8}
 
 
@@ -247,27 +247,27 @@ def test_a_container_that_restarts_its_sidecar_unsettles_nothing(world: NvidiaWo
     """config-manager begins with the default each time it starts, and makes its link again."""
     shared(world)
     world.until(READY)
-    world.hang_ups.clear()
+    world.sighups.clear()
     world.choose("plugin", "default")
     world.load("default")
     world.settle()
 
     assert world.found() == READY
-    assert world.hang_ups == []
+    assert world.sighups == []
     assert world.moves == [FOUR.key]
 
 
 def test_a_lost_gpu_stops_no_other(world: NvidiaWorld) -> None:
     shared(world)
     world.until(READY)
-    world.hang_ups.clear()
+    world.sighups.clear()
     incidents.lose(world.machine, world.gpu(1).uuid)
     for _ in range(40):
         world.run(5.0)
 
     assert world.found() == READY
     assert world.found(1) == ("Failed", "Unhealthy")
-    assert world.hang_ups == []
+    assert world.sighups == []
 
 
 def test_what_feature_discovery_says_is_explained(world: NvidiaWorld) -> None:

@@ -40,10 +40,10 @@ class BothPrograms:
         self.plugin.start(self.now)
         return self
 
-    def hang_up(self, text: str) -> None:
+    def sighup(self, text: str) -> None:
         self.text = text
-        self.daemon.hang_up(self.now)
-        self.plugin.hang_up(self.now)
+        self.daemon.sighup(self.now)
+        self.plugin.sighup(self.now)
 
     def wait(self, seconds: float) -> None:
         """The kubelet sees the end of the plugin's streams first, as it does while the real one reads its GPUs."""

@@ -164,7 +164,7 @@ class Side(Protocol):
 
     def start(self, text: str) -> None: ...
 
-    def hang_up(self, text: str) -> None:
+    def sighup(self, text: str) -> None:
         """New content and a signal to both."""
 
     def write(self, text: str) -> None:
@@ -238,5 +238,5 @@ def steps(side: Side, case: Case) -> Iterator[int]:
             tell(side.mps_root / "nvidia.com/gpu/pipe", command="quit")
         else:
             current = text
-        (side.hang_up if number else side.start)(current)
+        (side.sighup if number else side.start)(current)
         yield number

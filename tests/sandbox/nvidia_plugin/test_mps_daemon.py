@@ -60,18 +60,18 @@ def test_other_replicas_keep_the_old_limits_until_a_signal(node: BothPrograms) -
     node.start(mps(2))
     before = node.limits()
     node.text = mps(4)
-    node.plugin.hang_up(node.now)
+    node.plugin.sighup(node.now)
     node.wait(1000)
     node.offers(WHOLE, *shares(node, 4))
     assert node.limits() == before
-    node.daemon.hang_up(node.now)
+    node.daemon.sighup(node.now)
     assert node.limits()[1] == "25.0"
 
 
 def test_a_stop_waits_for_the_last_client_and_restores_the_modes(node: BothPrograms) -> None:
     node.start(mps(2))
     clients.connect(node.pipe(), 7, node.uuids[0])
-    node.hang_up(PLAIN)
+    node.sighup(PLAIN)
     node.wait(1000)
     assert not (node.mps_root / ".ready").exists()
     assert (node.pipe().parent / ".started").exists()
@@ -90,7 +90,7 @@ def test_a_kill_leaves_files_and_modes(node: BothPrograms) -> None:
     assert (node.mps_root / ".ready").exists()
     assert (node.pipe().parent / ".started").exists()
     assert node.modes() == {EXCLUSIVE_PROCESS}
-    node.plugin.hang_up(node.now)
+    node.plugin.sighup(node.now)
     node.wait(1)
     assert node.plugin.resources == {}  # it asks the daemon, not the files
 
@@ -98,7 +98,7 @@ def test_a_kill_leaves_files_and_modes(node: BothPrograms) -> None:
 def test_a_daemon_that_died_alone_leaves_the_gpus_exclusive(node: BothPrograms) -> None:
     node.start(mps(2))
     tell(node.pipe(), command="quit")
-    node.daemon.hang_up(node.now)
+    node.daemon.sighup(node.now)
     assert "error sending quit message" in str(node.daemon.ended)
     assert node.modes() == {EXCLUSIVE_PROCESS}
     assert node.plugin.resources  # nothing checks the daemon later

@@ -90,7 +90,7 @@ class WatchedNodeRig:
         apply.merge_patch(self.api, f"{MAP}/{CONFIG_MAP}", {"data": data})
         self.step()
 
-    def hang_up(self, daemon_set: DaemonSet) -> None:
+    def sighup(self, daemon_set: DaemonSet) -> None:
         """As a process on the machine sends SIGHUP."""
         (self.node.processes.entry(daemon_set.program) / "SIGHUP").touch()
 
@@ -145,7 +145,7 @@ def shared(rig: WatchedNodeRig, key: str, count: int) -> None:
         if rig.serves() == rig.replicas(count):
             return True
         if rig.node.pod(MPS_DAEMON) and rig.link(MPS_DAEMON).endswith(f"/{key}"):
-            rig.hang_up(MPS_DAEMON)
+            rig.sighup(MPS_DAEMON)
         return False
 
     until(rig, signalled)
@@ -271,7 +271,7 @@ def test_a_signal_that_is_lost_leaves_the_old_config_in_force(rig: WatchedNodeRi
     rig.wait(1000)
     assert rig.link() == "/available-configs/a"
     assert rig.serves() == rig.whole()
-    rig.hang_up(PLUGIN)
+    rig.sighup(PLUGIN)
     rig.step()
     assert rig.serves() == []
     assert rig.node.signalled == [PLUGIN.program]

@@ -28,7 +28,7 @@ def test_new_content_is_not_read_until_a_signal(node: BothPrograms) -> None:
     node.text = PLAIN
     node.wait(1000)
     assert node.plugin.loads == 1
-    node.plugin.hang_up(node.now)
+    node.plugin.sighup(node.now)
     node.wait(1)
     node.offers(WHOLE, *node.uuids)
 
@@ -36,7 +36,7 @@ def test_new_content_is_not_read_until_a_signal(node: BothPrograms) -> None:
 def test_a_signal_takes_every_resource_off_before_it_reads_the_config(node: BothPrograms) -> None:
     node.start(mps(4)).offers(WHOLE, *shares(node, 4))
     node.text = mps(1)
-    node.plugin.hang_up(node.now)
+    node.plugin.sighup(node.now)
     node.offers(WHOLE)
     assert node.plugin.loads == 1
     node.wait(1)
@@ -92,7 +92,7 @@ def test_a_registration_that_the_kubelet_loses_comes_back_with_a_signal_only(nod
     node.offers(WHOLE)
     assert (list(node.plugin.resources), node.plugin.loads) == ([WHOLE], 1)
     assert (node.bench.paths.plugin_dir / "nvidia-gpu.sock").exists()
-    node.plugin.hang_up(node.now)
+    node.plugin.sighup(node.now)
     node.wait(1)
     node.offers(WHOLE, *node.uuids)
 

@@ -35,10 +35,10 @@ class StandIns:
         self._daemon.start(self._now)
         self._plugin.start(self._now)
 
-    def hang_up(self, text: str) -> None:
+    def sighup(self, text: str) -> None:
         self._text = text
-        self._daemon.hang_up(self._now)
-        self._plugin.hang_up(self._now)
+        self._daemon.sighup(self._now)
+        self._plugin.sighup(self._now)
         self._now += 1
         self._plugin.step(self._now)
 

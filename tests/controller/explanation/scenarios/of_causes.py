@@ -75,7 +75,7 @@ TABLE = (
         server("n1", mig(idle=[("3g.20gb", 0), ("1g.5gb", 4)], pinned=True)),
     ),
     scenario(
-        Ineligible.SHARED_ALIKE, BLOCKED, alone(SHARES, SLICE),
+        Ineligible.SHARED_EQUALLY, BLOCKED, alone(SHARES, SLICE),
         "nvidia.com/gpu.shared. Request that, or ask an administrator to label the node gpuplan.dev/mps-replicas=0",
         "label it", alone(with_node(MPS, mps_replicas=0), SLICE),
     ),

@@ -28,7 +28,7 @@ _ERROR = re.compile(r"^E\d{4} .*?\] (.*)$", re.MULTILINE)
 
 
 class Process:
-    """One of the two. `start` and `hang_up` return when it has begun to read its config."""
+    """One of the two. `start` and `sighup` return when it has begun to read its config."""
 
     def __init__(self, host: Host, log: Path, begins: str, *command: str | Path) -> None:
         self._host, self._log, self._begins, self._command = host, log, begins, command
@@ -42,7 +42,7 @@ class Process:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         self._await_begin()
 
-    def hang_up(self) -> None:
+    def sighup(self) -> None:
         if self.ended is None and self._process is not None:
             self._process.send_signal(signal.SIGHUP)
             self._await_begin()
@@ -109,11 +109,11 @@ class RealPrograms:
         self._await_daemon()
         self._plugin.start()
 
-    def hang_up(self, text: str) -> None:
+    def sighup(self, text: str) -> None:
         self._config.write_text(text)
-        self._daemon.hang_up()
+        self._daemon.sighup()
         self._await_daemon()
-        self._plugin.hang_up()
+        self._plugin.sighup()
 
     def write(self, text: str) -> None:
         self._config.write_text(text)

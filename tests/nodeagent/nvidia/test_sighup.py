@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.nvidia.hang_up import HangUp
+from nodeagent.nvidia.sighup import Sighup
 from tests.nodeagent.proc_tree import ProcTree
 
 UID = "0f1e2d3c-0000-4000-8000-0123456789ab"
@@ -25,7 +25,7 @@ def test_only_the_program_of_this_pod_is_signalled(tmp_path: Path, cgroup: str) 
     (tmp_path / "10").mkdir()  # it has ended
     sent: list[tuple[int, int]] = []
 
-    assert HangUp(tmp_path, lambda pid, number: sent.append((pid, number)))(UID, "mps-control-daemon") == ""
+    assert Sighup(tmp_path, lambda pid, number: sent.append((pid, number)))(UID, "mps-control-daemon") == ""
     assert sent == [(7, signal.SIGHUP)]
 
 
@@ -33,11 +33,11 @@ def test_what_cannot_be_signalled_is_returned(tmp_path: Path) -> None:
     def refuse(_pid: int, _number: int) -> None:
         raise PermissionError("no")
 
-    assert HangUp(tmp_path)(UID, "nvidia-device-plugin") == (
+    assert Sighup(tmp_path)(UID, "nvidia-device-plugin") == (
         "no process nvidia-device-plugin of its pod is found on this node"
     )
     process(tmp_path, 7, "nvidia-device-plugin", f"kubepods/pod{UID}")
-    assert HangUp(tmp_path, refuse)(UID, "nvidia-device-plugin") == (
+    assert Sighup(tmp_path, refuse)(UID, "nvidia-device-plugin") == (
         "nvidia-device-plugin (process 7) cannot be signalled: no"
     )
-    assert HangUp(tmp_path, refuse)("", "nvidia-device-plugin") != ""
+    assert Sighup(tmp_path, refuse)("", "nvidia-device-plugin") != ""

@@ -15,7 +15,7 @@ from partitioning.nvidia_plugin import NodeConfig
 from partitioning.resources import SHARED, WHOLE
 
 
-def served(ids: Held, gpus: Iterable[ObservedGpu]) -> PluginConfig:
+def advertised_by_nvidia(ids: Held, gpus: Iterable[ObservedGpu]) -> PluginConfig:
     """The devices of these GPUs; ids of any other form than NVIDIA's are left out."""
     by_resource = {resource: ids.get(resource, ()) for resource in (WHOLE, SHARED)}
     return PluginConfig.of(device for gpu in gpus for device in _of(gpu, by_resource))

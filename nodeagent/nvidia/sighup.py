@@ -18,7 +18,7 @@ from nodeagent.observed.processes import Processes
 log = logging.getLogger(__name__)
 
 
-class HangUp:
+class Sighup:
     """Needs the node's PID namespace, which the agent has."""
 
     def __init__(self, proc: Path = Path("/proc"), kill: Callable[[int, int], None] = os.kill) -> None:

@@ -22,7 +22,7 @@ Places = Sequence[tuple[NodeCapacity, Sequence[Device]]]
 """Each node with its devices."""
 
 
-def find_single(group: Group, places: Places, demand: Demand, resource: str, reach: Reach) -> Found | None:
+def find_one_partition(group: Group, places: Places, demand: Demand, resource: str, reach: Reach) -> Found | None:
     ready = group.ready.get(resource)
     if ready and reach < Reach.NEW:
         found = _most_cpu(ready, places, demand, resource)

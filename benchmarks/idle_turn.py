@@ -27,7 +27,7 @@ from controller.actions.pod_latency import PodLatency
 from controller.actions.reporter import Reporter
 from controller.api.plans import ConditionReading, GpuReading, PlanReading, Stage
 from controller.cache.batcher import Batcher
-from controller.cache.cluster import Deadlines
+from controller.cache.cluster import ClusterCache, Deadlines
 from controller.cache.informers import OF_DRA, Kind, SchedulingInformers
 from controller.cache.state import State
 from controller.model.snapshot import Snapshot
@@ -94,13 +94,9 @@ def filled(cluster: Snapshot, slices: int = 0) -> Turn:
             for number in range(slices):
                 watch._put(("", f"{node.name}-{number}"), node.name)
         watch.synced.set()
-    state = State(
-        window=window,
-        options=PlannerOptions(),
-        clock=clock,
-        deadlines=Deadlines(agent_silent_seconds=_SILENT_SECONDS),
-        informers=informers,
-    )
+    deadlines = Deadlines(agent_silent_seconds=_SILENT_SECONDS)
+    store = ClusterCache(options=PlannerOptions(), clock=clock, deadlines=deadlines, informers=informers)
+    state = State(store, window=window)
     metrics = Metrics(CollectorRegistry())
     environment = Environment(api=api, state=state, metrics=metrics, leading=lambda: True, clock=clock)
     turn = Turn(
@@ -169,7 +165,7 @@ def reading_of(view: PlanView) -> PlanReading:
 
 def touch_all(turn: Turn) -> None:
     """Have every name judged in the next turn."""
-    for name in turn.state.names():
+    for name in turn.state.cluster.names():
         turn.state._notify(name)
 
 

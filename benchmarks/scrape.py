@@ -63,7 +63,7 @@ def controller(nodes: int, gpus: int) -> CollectorRegistry:
         state.observe_plan(view.name, replace(reading_of(view), conditions=conditions, resource_version="2"))
     metrics = Metrics(CollectorRegistry())
     window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=time.monotonic)
-    metrics.registry.register(ClusterGauges(state, window, metrics, clock=time.monotonic))
+    metrics.registry.register(ClusterGauges(state.cluster, window, metrics, clock=time.monotonic))
     return metrics.registry
 
 

@@ -20,6 +20,7 @@ from controller.api.plans import PlanReading, read_plan
 from controller.api.pods import read_pod
 from controller.api.reading import Unreadable, epoch_seconds
 from controller.cache.batcher import Batcher
+from controller.cache.cluster import ClusterCache
 from controller.cache.informers import FixedInformers
 from controller.cache.state import State
 from controller.explanation.phrases import counted, joined
@@ -90,7 +91,8 @@ class _Reader:
 
     def __init__(self, options: PlannerOptions, context: SchedulingContext) -> None:
         window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=lambda: 0.0)
-        self._state = State(window=window, options=options, clock=lambda: 0.0, informers=FixedInformers(context))
+        cluster = ClusterCache(options=options, clock=lambda: 0.0, informers=FixedInformers(context))
+        self._state = State(cluster, window=window)
         self._holders: dict[str, list[PodView]] = {}
         self._unknown: dict[str, str] = {}
         """Nodes with a pod of which not even the requests can be read, and why they are left out."""
@@ -102,8 +104,8 @@ class _Reader:
         self._remarks: list[str] = []
 
     def result(self) -> WhatIf:
-        readings = {reading.name: reading for reading in self._state.plans()}
-        snapshot = self._state.snapshot()
+        readings = {reading.name: reading for reading in self._state.cluster.plans()}
+        snapshot = self._state.cluster.snapshot()
         return WhatIf(
             snapshot=snapshot,
             readings=readings,

@@ -131,7 +131,7 @@ class Loop:
             self._parts.window.add("retry")
         if self._at_once or self._parts.window.due_in() == 0:
             self._pass()
-        elif self._parts.window.early and not self._state.listing:
+        elif self._parts.window.early and not self._state.cluster.listing:
             self._pass(early=True)
         self._step(ErrorStage.NOMINATE, self._parts.nominator.run)
         self._step(ErrorStage.REPORT, self._follow)
@@ -162,7 +162,7 @@ class Loop:
 
     def _plan_and_write(self, keys: Collection[str], *, early: bool) -> None:
         parts = self._parts
-        snapshot = self._state.snapshot()
+        snapshot = self._state.cluster.snapshot()
         why = causes(keys, {pod.uid: "/".join(pod.key) for pod in snapshot.pending})
         began = self._clock()
         with collector_paused():
@@ -209,13 +209,13 @@ class Loop:
     def idle(self) -> bool:
         """Nothing is due and nothing is being done: what /decisions shows holds until the cluster changes."""
         open_ends = self._parts.window.open or self._retry_at is not None or self._at_once
-        open_ends = open_ends or self._state.open_ends
+        open_ends = open_ends or self._state.cluster.open_ends
         return self._began and self._leading() and not (open_ends or self._in_pass or self._busy)
 
     def decisions(self) -> dict[str, Any]:
         """The document behind /decisions."""
         idle = self.idle  # read first: decisions that end meanwhile are newer than it claims, never older
-        views = self._state.plan_views()
+        views = self._state.cluster.plan_views()
         under_way = [name for name, view in views.items() if any(gpu.under_way for gpu in view.gpus)]
         return self._parts.reporter.decisions.document(idle=idle, under_way=under_way)
 

@@ -24,7 +24,7 @@ from controller.actions.plan_writer import Writer
 from controller.actions.pod_latency import PodLatency
 from controller.actions.reporter import Reporter
 from controller.cache.batcher import Batcher
-from controller.cache.cluster import Deadlines
+from controller.cache.cluster import ClusterCache, Deadlines
 from controller.cache.informers import SchedulingInformers
 from controller.cache.state import State
 from controller.cache.watches import Watches
@@ -76,15 +76,10 @@ class Controller:
             clock=clock,
         )
         self._informers = informers = SchedulingInformers(api, options.profiles, awake=lifetime.awake)
-        self.state = State(
-            window=window,
-            options=options,
-            clock=clock,
-            deadlines=_deadlines(settings),
-            informers=informers,
-            awake=lifetime.awake,
-            wall=time.time,
+        cluster = ClusterCache(
+            options=options, clock=clock, deadlines=_deadlines(settings), informers=informers, wall=time.time
         )
+        self.state = State(cluster, window=window, awake=lifetime.awake)
         self._watches = watches = Watches(
             api, self.state, namespace=settings.namespace, agent_silent_seconds=settings.agent_silent_seconds
         )
@@ -111,7 +106,7 @@ class Controller:
         registry.register(PlumbingGauges(self._recorder, self._watches.stale_seconds))
         registry.register(
             ClusterGauges(
-                self.state,
+                self.state.cluster,
                 window,
                 self.metrics,
                 clock=clock,

@@ -57,12 +57,12 @@ def measure(sizes: Sizes) -> dict[str, object]:
     found: dict[str, object] = {"nodes": sizes.nodes, "pods": sizes.pods, "pending": sizes.pending}
     with _cluster(sizes) as (url, again), _controller(url) as controller:
         found["start_mib"] = resident_mib()
-        _wait(lambda: len(controller.state.nodes()) == sizes.nodes and _heard(controller, "", sizes))
+        _wait(lambda: len(controller.state.cluster.nodes()) == sizes.nodes and _heard(controller, "", sizes))
         _note(found, "listed")
         again.set()
         _wait(lambda: _heard(controller, "again", sizes))
         _note(found, "watched")
-        snapshot = controller.state.snapshot()
+        snapshot = controller.state.cluster.snapshot()
         with collector_paused():  # as the controller's loop does
             result = plan(snapshot)
         found["placed"] = len(result.placed)
@@ -79,12 +79,12 @@ def _note(found: dict[str, object], stretch: str) -> None:
 
 def _heard(controller: Controller, seen: str, sizes: Sizes) -> bool:
     """Every plan and pod is there, in this state."""
-    unreadable = controller.state.unreadable()
+    unreadable = controller.state.cluster.unreadable()
     if unreadable:
         raise ValueError(f"the controller cannot read {next(iter(unreadable.items()))}")
-    bound = controller.state.snapshot().pods if sizes.pods > sizes.pending else ()
-    pending = controller.state.pending()
-    plans = controller.state.plan_views()
+    bound = controller.state.cluster.snapshot().pods if sizes.pods > sizes.pending else ()
+    pending = controller.state.cluster.pending()
+    plans = controller.state.cluster.plan_views()
     alive = len(plans) == sizes.nodes and all(view.agent_alive for view in plans.values())
     there = [*pending, *bound]
     return alive and len(there) == sizes.pods and all(dict(pod.labels).get("seen", "") == seen for pod in there)

@@ -25,7 +25,7 @@ from controller.actions.plan_writer import Outcome, Written
 from controller.api.plan_items import item_of
 from controller.api.plans import GpuReading, PlanReading
 from controller.cache.batcher import Batcher
-from controller.cache.cluster import Deadlines
+from controller.cache.cluster import ClusterCache, Deadlines
 from controller.cache.state import State
 from controller.config.options import planner_options
 from controller.config.settings import Settings
@@ -91,7 +91,9 @@ class Product:
             bind_seconds=settings.bind_seconds,
             drain_seconds=settings.drain_seconds,
         )
-        self._state = State(window=self._window, options=self._options, clock=clock, deadlines=deadlines, wall=clock)
+        self._state = State(
+            ClusterCache(options=self._options, clock=clock, deadlines=deadlines, wall=clock), window=self._window
+        )
         environment = Environment(
             api=cast(ApiClient, None),
             state=self._state,

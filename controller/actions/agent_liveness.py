@@ -80,12 +80,12 @@ class AgentLiveness:
 
     def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about this plan and its Node."""
-        reading, node = self._state.plan(name), self._state.node(name)
+        reading, node = self._state.cluster.plan(name), self._state.cluster.node(name)
         if reading is None or reading.deleting:
             return
         if self._due_conditions(reading) is not None:
             yield WorkItem(what=f"AgentAlive of plan {name}", about=name, act=partial(self._write_conditions, name))
-        silent_for = self._state.agent_silent_for(name)
+        silent_for = self._state.cluster.agent_silent_for(name)
         # The state itself touches the name when the agent counts as silent.
         if silent_for is None or not self._queue.pause_ended(name, self._taint_seconds - silent_for):
             return
@@ -93,8 +93,8 @@ class AgentLiveness:
             yield WorkItem(what=f"removal of a taint of node {name}", about=name, act=partial(self._untaint, name))
 
     def _due_conditions(self, reading: PlanReading) -> list[dict[str, Any]] | None:
-        silent_for = self._state.agent_silent_for(reading.name)
-        if silent_for is not None and _has_left(reading, self._state.node(reading.name)):
+        silent_for = self._state.cluster.agent_silent_for(reading.name)
+        if silent_for is not None and _has_left(reading, self._state.cluster.node(reading.name)):
             # Its last Ready says why, and stays.
             return self._conditions(reading, LEFT, silent=False)
         liveness = self._liveness(reading, silent_for)
@@ -105,17 +105,17 @@ class AgentLiveness:
 
     def _write_conditions(self, name: str) -> None:
         # Agents write all the time: what was due when the turn began may rest on a version that is gone.
-        if (reading := self._state.plan(name)) and (conditions := self._due_conditions(reading)):
+        if (reading := self._state.cluster.plan(name)) and (conditions := self._due_conditions(reading)):
             self._apply(reading, conditions)
 
     def _liveness(self, reading: PlanReading, silent_for: float | None) -> Liveness:
         """What is known of the agent of one plan; `silent_for` is None while it is alive."""
-        if not self._state.node_exists(reading.name):
+        if not self._state.cluster.node_exists(reading.name):
             message = f"There is no Node {reading.name}: nothing is done until it joins the cluster."
             return Liveness(status="Unknown", reason=Reason.NODE_NOT_FOUND, message=message)
         if silent_for is None:
             return Liveness(status="True", reason=Reason.HEARTBEAT, message="The agent renews its Lease.")
-        if silent_for < self._silent_seconds and (problem := self._state.agent_problem(reading.name)):
+        if silent_for < self._silent_seconds and (problem := self._state.cluster.agent_problem(reading.name)):
             message = (
                 "The agent runs, but the API server refuses the status that it writes, so the status is out of date. "
                 f"Report this with the message: {problem}"
@@ -153,7 +153,7 @@ class AgentLiveness:
 
     def _served_by_dra(self, name: str) -> tuple[Liveness | None, bool]:
         """What ServedByDRA should report, if anything, and whether that is known."""
-        found = self._state.served_by_dra(name)
+        found = self._state.cluster.served_by_dra(name)
         listed, mapped = found or (False, ())
         if not (listed or mapped):
             return None, found is not None

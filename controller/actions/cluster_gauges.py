@@ -17,7 +17,7 @@ from controller.actions.fullness import Fullness, fullness
 from controller.actions.headroom import Headroom, headroom
 from controller.actions.metrics import PLACED, Metrics
 from controller.cache.batcher import Batcher
-from controller.cache.state import State
+from controller.cache.cluster import ClusterCache
 from controller.model.reasons import UnplacedReason
 from controller.model.views import NodeView, PartitionView, PlannerOptions, PlanView
 from controller.planner.inventory.eligibility import node_stock
@@ -45,7 +45,7 @@ class ClusterGauges(Collector):
 
     def __init__(
         self,
-        state: State,
+        cluster: ClusterCache,
         window: Batcher[str],
         metrics: Metrics,
         *,
@@ -54,7 +54,7 @@ class ClusterGauges(Collector):
         watch_errors: Iterable[Callable[[], Mapping[str, str]]] = (),
     ) -> None:
         """`watch_errors` return the last error of each watch, by path."""
-        self._state, self._window, self._metrics, self._clock = state, window, metrics, clock
+        self._cluster, self._window, self._metrics, self._clock = cluster, window, metrics, clock
         self._options = options or PlannerOptions()
         self._watch_errors = tuple(watch_errors)
         self._counted: dict[str, _Counted] = {}
@@ -64,7 +64,7 @@ class ClusterGauges(Collector):
         yield from self._demand()
         yield from self._supply()
         yield from self._plans()
-        unreadable = Tally(kind for kind, _ in self._state.unreadable())
+        unreadable = Tally(kind for kind, _ in self._cluster.unreadable())
         yield _gauge(
             "gpuplan_unreadable_objects", "Objects left out because they cannot be understood.", "kind", unreadable
         )
@@ -75,7 +75,7 @@ class ClusterGauges(Collector):
         )
 
     def _demand(self) -> Iterable[Metric]:
-        pods, verdicts = self._state.pending(), self._metrics.verdicts
+        pods, verdicts = self._cluster.pending(), self._metrics.verdicts
         waiting = Tally(pod.namespace for pod in pods if pod.gpu)
         yield _gauge("gpuplan_waiting_pods", "Pods without a node that request partitions.", "namespace", waiting)
         decided: Mapping[Key, float] = {}
@@ -88,7 +88,7 @@ class ClusterGauges(Collector):
         yield _gauge("gpuplan_pending_pods", text, "resource reason", decided)
         text = "Pending pods that the last pass could not place."
         yield _gauge("gpuplan_unplaced_pods", text, "reason", unplaced)
-        since, now = self._state.demanded_since(), self._clock()
+        since, now = self._cluster.demanded_since(), self._clock()
         waits: dict[Key, float] = {}
         for pod in pods:
             for resource, _ in pod.gpu if pod.uid in since else ():
@@ -97,8 +97,8 @@ class ClusterGauges(Collector):
         yield _gauge("gpuplan_oldest_pending_pod_seconds", text, "resource", waits)
 
     def _supply(self) -> Iterable[Metric]:
-        nodes = self._state.nodes()
-        views = self._state.plan_views()
+        nodes = self._cluster.nodes()
+        views = self._cluster.plan_views()
         self._counted = {name: self._count(name, view, nodes.get(name)) for name, view in views.items()}
         total: Tally[tuple[str, str]] = Tally()
         room, full = Headroom(), Fullness()
@@ -134,18 +134,18 @@ class ClusterGauges(Collector):
             return Headroom()
 
     def _plans(self) -> Iterable[Metric]:
-        conditions = {(plan.name, *condition): 1 for plan in self._state.plans() for condition in plan.conditions}
+        conditions = {(plan.name, *condition): 1 for plan in self._cluster.plans() for condition in plan.conditions}
         text = "1 for the present status and reason of each condition of a node's plan."
         yield _gauge("gpuplan_plan_condition", text, "node condition status reason", conditions)
         held = {
             (name, "paused" if view.paused else "Manual"): 1
-            for name, view in self._state.plan_views().items()
+            for name, view in self._cluster.plan_views().items()
             if view.paused or view.mode == Mode.MANUAL
         }
         text = "1 while a plan lets the controller plan nothing: paused, or mode Manual."
         yield _gauge("gpuplan_held_plan", text, "node by", held)
         text = "1 while the node's agent has not been heard for agentSilentSeconds, 0 otherwise."
-        yield _gauge("gpuplan_agent_silent", text, "node", self._state.silent_agents())
+        yield _gauge("gpuplan_agent_silent", text, "node", self._cluster.silent_agents())
 
 
 def _headroom(room: Headroom) -> Iterable[Metric]:

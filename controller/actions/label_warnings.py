@@ -30,12 +30,12 @@ class LabelWarnings:
     def __init__(self, recorder: Recorder, state: State, *, clock: Callable[[], float]) -> None:
         self._recorder, self._state = recorder, state
         self._log = ChangeLog(log)
-        self._delaying = DelayingQueue(clock=clock, every=state.names)
+        self._delaying = DelayingQueue(clock=clock, every=state.cluster.names)
         state.listen(self._delaying.touch)
 
     def run(self) -> None:
         for name in self._delaying.take():
-            node = self._state.node(name)
+            node = self._state.cluster.node(name)
             problem = self._problem(node) if node is not None else ""
             news = self._log.warn(f"node {name}: {problem}" if problem else "", about=name)
             if node is not None and news:

@@ -25,7 +25,7 @@ class LeaseRemoval:
 
     def __init__(self, environment: Environment, *, namespace: str, after_seconds: float) -> None:
         """`namespace` has the Leases."""
-        self._api, self._state = environment.api, environment.state
+        self._api, self._cluster = environment.api, environment.state.cluster
         self._namespace, self._after_seconds = namespace, after_seconds
         self._queue = WorkQueue(environment, stage=ErrorStage.LIFECYCLE, resend_seconds=RESEND_SECONDS)
 
@@ -35,8 +35,8 @@ class LeaseRemoval:
 
     def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about the Lease of this Node's agent."""
-        lease = self._state.lease(name)
-        if lease is None or self._state.node_exists(name):
+        lease = self._cluster.lease(name)
+        if lease is None or self._cluster.node_exists(name):
             return
         if self._queue.pause_ended(name, self._after_seconds - lease.unchanged_seconds):
             act = partial(self._delete, name, lease.version)

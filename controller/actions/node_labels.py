@@ -143,7 +143,7 @@ class NodeLabels:
 
     def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about this Node."""
-        node, reading = self._state.node(name), self._state.plan(name)
+        node, reading = self._state.cluster.node(name), self._state.cluster.plan(name)
         if node is None:
             return
         released = reading is not None and reading.handed_back and reading.node_uid == node.uid
@@ -168,12 +168,12 @@ class NodeLabels:
     def _manages(self, name: str, labels: Labels) -> bool:
         """Not where NVIDIA's plugin is the backend of an enabled node, and a person decides about the operator's
         labels; or may be its backend, since the plan is not there."""
-        reading = self._state.plan(name)
+        reading = self._state.cluster.plan(name)
         return self._manage and not (enablement(labels).mode is not None and (reading is None or reading.by_nvidia))
 
     def _held_open(self, name: str) -> bool:
         """Not once the agent has given up, nor while it is silent: the node has its monitoring back then."""
-        reading = self._state.plan(name)
+        reading = self._state.cluster.plan(name)
         if reading is None or reading.alive is None or reading.alive.status != "True":
             return False
         return any((gpu.view.state, gpu.view.reason) == (WAITS, Reason.HELD_OPEN) for gpu in reading.gpus)

@@ -53,10 +53,10 @@ class Nominator:
 
     def lacking(self) -> list[tuple[PodView, str]]:
         """Pods to nominate now, and where to."""
-        version = self._state.version  # first: what changes meanwhile makes the next turn check again
+        version = self._state.cluster.version  # first: what changes meanwhile makes the next turn check again
         if not self._enabled or version == self._settled_version:
             return []
-        reservations = self._state.reservations()
+        reservations = self._state.cluster.reservations()
         lacking = self._lacking(reservations) if reservations else []
         if not lacking:
             self._settled_version = version
@@ -64,19 +64,19 @@ class Nominator:
 
     def _lacking(self, reservations: Mapping[str, str]) -> list[tuple[PodView, str]]:
         """Other pods may take partitions that are there, so theirs come first."""
-        plans = self._state.plan_views()
+        plans = self._state.cluster.plan_views()
         ready: dict[str, tuple[PodView, str]] = {}
         early: dict[str, tuple[PodView, str]] = {}
-        for node, pods in sorted(_by_node(self._state.pending(), reservations).items()):
+        for node, pods in sorted(_by_node(self._state.cluster.pending(), reservations).items()):
             if node in plans:
-                found = due(node, plans[node], pods, self._state.gpu_pods(node), reservations)
+                found = due(node, plans[node], pods, self._state.cluster.gpu_pods(node), reservations)
                 ready.update((pod.uid, (pod, node)) for pod in found)
                 early.update((pod.uid, (pod, node)) for pod in coming(node, plans[node], pods, reservations))
         return list({**ready, **early}.values())
 
     def _nominate(self, pod: PodView, node: str, *, until: float) -> None:
         # Many come before this one, and schedulers do not wait: check again.
-        known = self._state.pending_pod(pod.key)
+        known = self._state.cluster.pending_pod(pod.key)
         if known != pod or self._clock() >= until or not self._environment.leading():
             return
         self._state.nominate(pod.uid, node)

@@ -48,13 +48,13 @@ class NvidiaConfigs:
 
     def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about this plan and its Node."""
-        reading, node = self._state.plan(name), self._state.node(name)
+        reading, node = self._state.cluster.plan(name), self._state.cluster.node(name)
         if reading is None or reading.deleting or reading.nvidia is None or node is None:
             return
         config, place = reading.nvidia, f"{self._config_map.namespace}/{self._config_map.name}"
         if self._queue.pause_ended(name, self._fresh_seconds(config.key)):
             yield WorkItem(what=f"key {config.key} of ConfigMap {place}", about=name, act=partial(self._write, config))
-        elif _asks(reading, node) and self._state.agent_silent_for(name) is None:
+        elif _asks(reading, node) and self._state.cluster.agent_silent_for(name) is None:
             act = partial(self._move, name, config)
             yield WorkItem(what=f"label {CONFIG_LABEL} of node {name}", about=name, act=act)
 

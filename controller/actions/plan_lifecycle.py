@@ -41,12 +41,12 @@ class PlanLifecycle:
 
     def due_of(self, name: str) -> Iterator[WorkItem]:
         """What is due about this Node and its plan."""
-        reading, node = self._state.plan(name), self._state.node(name)
+        reading, node = self._state.cluster.plan(name), self._state.cluster.node(name)
         enabled = node is not None and node.partitioning is not None
         # In a plan the agent of a disabled node reports what it waits for.
         needed = enabled or (node is not None and disabled(node.labels))
-        if needed and not self._state.plan_exists(name):
-            if self._queue.pause_ended(name, self._plan_return_seconds - self._state.plan_gone_for(name)):
+        if needed and not self._state.cluster.plan_exists(name):
+            if self._queue.pause_ended(name, self._plan_return_seconds - self._state.cluster.plan_gone_for(name)):
                 yield WorkItem(what=f"creation of plan {name}", about=name, act=partial(self._create, name))
         elif reading is None or reading.deleting:
             return
@@ -54,7 +54,7 @@ class PlanLifecycle:
             yield WorkItem(what=f"removal of pinned items of plan {name}", about=name, act=partial(self._drop, reading))
         elif node is not None or reading.authored:
             return
-        elif self._queue.pause_ended(name, self._orphan_plan_seconds - self._state.node_gone_for(name)):
+        elif self._queue.pause_ended(name, self._orphan_plan_seconds - self._state.cluster.node_gone_for(name)):
             yield WorkItem(what=f"deletion of plan {name}", about=name, act=partial(self._delete, reading))
 
     def _create(self, name: str) -> None:

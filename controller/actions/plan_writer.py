@@ -133,13 +133,13 @@ class Writer:
         return self._apply(self._basis(reading), reading, kept)
 
     def _basis(self, reading: PlanReading) -> _Basis:
-        return _Basis.of_reading(reading, self._state.holders(reading.name))
+        return _Basis.of_reading(reading, self._state.cluster.holders(reading.name))
 
     def _write(self, change: NodeChange, basis: _Basis | None) -> Outcome:
-        reading = self._state.plan(change.node)
+        reading = self._state.cluster.plan(change.node)
         if basis is None or reading is None:
             return Outcome(node=change.node, written=Written.OVERTAKEN, message="the plan is gone")
-        node = self._state.node(change.node)
+        node = self._state.cluster.node(change.node)
         if node is None or node.partitioning is None:
             return Outcome(node=change.node, written=Written.NOT_OURS, message="the node is not enabled any more")
         if reading.mode != Mode.AUTO or reading.paused:

@@ -50,7 +50,7 @@ class PodLatency:
     """Call `planned` after each pass, `follow` in each turn."""
 
     def __init__(self, environment: Environment) -> None:
-        self._state, self._metrics, self._clock = environment.state, environment.metrics, environment.clock
+        self._cluster, self._metrics, self._clock = environment.state.cluster, environment.metrics, environment.clock
         self._began: float | None = None
         self._timelines: dict[str, _PodTimeline] = {}
 
@@ -61,7 +61,7 @@ class PodLatency:
 
     def planned(self, result: PlanningResult, times: PassTimes) -> None:
         """What a pass decided, less what could not be written."""
-        since = self._state.demanded_since()
+        since = self._cluster.demanded_since()
         for placed in result.placed:
             timeline = self._timeline(placed.uid, placed.key, since)
             if timeline is not None and (timeline.placed is None or timeline.placed.node != placed.node):
@@ -78,9 +78,9 @@ class PodLatency:
         """Note what placed pods have reached."""
         if not self._timelines:
             return
-        now, views = self._clock(), self._state.plan_views()
+        now, views = self._clock(), self._cluster.plan_views()
         for uid, timeline in list(self._timelines.items()):
-            pod = self._state.pod(timeline.key)
+            pod = self._cluster.pod(timeline.key)
             if pod is None or pod.uid != uid:
                 del self._timelines[uid]
             elif timeline.placed is not None:

@@ -42,7 +42,7 @@ class Reporter:
         self._environment = environment
         self._metrics, self._state, self._clock = environment.metrics, environment.state, environment.clock
         self._recorder = recorder
-        self._pod_events = PodEvents(recorder, clock=self._clock, waits=self._state.is_pending)
+        self._pod_events = PodEvents(recorder, clock=self._clock, waits=self._state.cluster.is_pending)
         self._label_warnings = LabelWarnings(recorder, self._state, clock=self._clock)
         self._written_at: dict[str, float] = {}
         self._failures = ChangeLog(log)
@@ -72,7 +72,7 @@ class Reporter:
         self._pod_events.follow()
         if not self._written_at:
             return
-        views = self._state.plan_views()
+        views = self._state.cluster.plan_views()
         for node, at in list(self._written_at.items()):
             view = views.get(node)
             if view is None:
@@ -126,7 +126,7 @@ class Reporter:
                         seconds=outcome.seconds,
                     ),
                 )
-            plan = self._state.plan(outcome.node)
+            plan = self._state.cluster.plan(outcome.node)
             if plan is None:
                 continue
             if outcome.written is Written.APPLIED:
@@ -146,7 +146,7 @@ class Reporter:
             if not self._failures.is_new(f"{failure.message} {failure.trace}", node):
                 continue
             log.error("node %s is left out, planning it failed: %s", node, failure.trace or failure.message)
-            plan = self._state.plan(node)
+            plan = self._state.cluster.plan(node)
             if plan is not None:
                 self._recorder.emit(_about(plan), "Warning", EventReason.PLAN_FAILED, _left_out(failure))
 

@@ -49,7 +49,7 @@ class WorkQueue:
         self._retries: RetryGate[str] = RetryGate(clock=self._clock)
         self._tracebacks = ChangeLog(log)
         """One per name that cannot be judged."""
-        self._delaying = DelayingQueue(clock=self._clock, every=environment.state.names)
+        self._delaying = DelayingQueue(clock=self._clock, every=environment.state.cluster.names)
         environment.state.listen(self._delaying.touch)
 
     def run(self, reconcile: Reconcile) -> bool:

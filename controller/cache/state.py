@@ -14,14 +14,13 @@ from controller.api.plan_reader import PlanReader
 from controller.api.plans import PlanReading
 from controller.api.reading import Unreadable
 from controller.cache.batcher import Batcher
-from controller.cache.cluster import ClusterCache, Deadlines
-from controller.cache.informers import FixedInformers, Informers
+from controller.cache.cluster import ClusterCache
 from controller.cache.pods import PodChange
 from controller.cache.triggers import has_gpus, lacks_held, odd_names, shares_due
 from controller.model.equal_shares import most_units
 from controller.model.results import Drained
 from controller.model.serving import Serving
-from controller.model.views import NodeView, PlannerOptions, PlanView, PodKey, PodView
+from controller.model.views import NodeView, PlanView, PodKey, PodView
 
 GONE_PLAN_SECONDS = 86400.0
 """How long a deleted plan is remembered: far longer than a late answer, or the pause before an empty one returns."""
@@ -32,29 +31,17 @@ DUE_SECONDS = 30.0
 """No pass starts by time alone so shortly after another."""
 
 
-DEADLINES = Deadlines()
-NO_INFORMERS = FixedInformers()
-
-
-class State(ClusterCache):
+class State:
     """Every method may be called from any thread."""
 
-    def __init__(
-        self,
-        *,
-        window: Batcher[str],
-        options: PlannerOptions,
-        clock: Callable[[], float],
-        deadlines: Deadlines = DEADLINES,
-        informers: Informers = NO_INFORMERS,
-        awake: threading.Event | None = None,
-        wall: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        """`awake` is set when something has changed. Without `wall` no pod has waited before it was observed."""
-        super().__init__(options=options, clock=clock, deadlines=deadlines, informers=informers, wall=wall)
+    def __init__(self, cluster: ClusterCache, *, window: Batcher[str], awake: threading.Event | None = None) -> None:
+        """`awake` is set when something has changed."""
+        self.cluster, self._lock, self._clock, self._options = cluster, cluster.lock, cluster.clock, cluster.options
+        self._pods, self._plans, self._nodes = cluster.pod_store, cluster.plan_store, cluster.node_views
+        self._unreadable = cluster.unreadable_objects
         self._window = window
         self._awake = awake or threading.Event()
-        self._dra_resources = informers.dra_resources()
+        self._dra_resources = self.cluster.informers.dra_resources()
         """As the pending pods were judged last."""
         self._odd_names: frozenset[str] = frozenset()
         """Of all nodes."""
@@ -75,7 +62,7 @@ class State(ClusterCache):
     def observe_pod(self, key: PodKey, observed: PodView | Unreadable | None) -> None:
         """A pod as it is now; None: it is gone."""
         if isinstance(observed, PodView) and (observed.gpu or observed.misnamed or observed.anti_affinity):
-            self._informers.require(observed)
+            self.cluster.informers.require(observed)
         with self._lock:
             left_out = self._unreadable.unknown_nodes()
             old = self._pods.known(key)
@@ -84,7 +71,7 @@ class State(ClusterCache):
                 self._capacity_changed(node)
             self._pod_changed(self._pods.observe(key, new, serving=self._serving(), now=self._clock()))
             if any(pod is not None and pod.gpu for pod in (old, new)):
-                self.version += 1
+                self.cluster.version += 1
         self._awake.set()
 
     def observe_node(self, name: str, observed: NodeView | Unreadable | None) -> None:
@@ -109,7 +96,7 @@ class State(ClusterCache):
 
     def observe_plan(self, name: str, observed: PlanReading | Unreadable | None) -> None:
         """A plan as the watch shows it; None: it is gone."""
-        self._informers.require_dra()
+        self.cluster.informers.require_dra()
         with self._lock:
             now = self._clock()
             new = self._unreadable.readable("plan", name, observed)
@@ -144,7 +131,7 @@ class State(ClusterCache):
         with self._lock:
             if version is None and node not in self._plans.readings:
                 self._plans.heartbeats.forget(node)
-            if self._leases.observe(node, version, self._clock()):
+            if self.cluster.lease_store.observe(node, version, self._clock()):
                 self._notify(node)
 
     def tick(self) -> None:
@@ -154,18 +141,18 @@ class State(ClusterCache):
             self._take_changes()
             for name in self._plans.overdue(now):
                 self._refresh(name)
-            self._bind_failures.retain(self._pods.demands)
-            for uid in self._bind_failures.overdue(now):
+            self.cluster.bind_failures.retain(self._pods.demands)
+            for uid in self.cluster.bind_failures.overdue(now):
                 self._window.add(_pod_key(uid))
             self._plans.forget_gone(now, after_seconds=GONE_PLAN_SECONDS)
-            if self._pods.demands and now - self._planned_at >= RESYNC_SECONDS:
+            if self._pods.demands and now - self.cluster.planned_at >= RESYNC_SECONDS:
                 self._window.add("resync")
             if self._pods.demands and now >= self._due_at:
                 self._due_at = math.inf  # until a pass succeeds: one that fails has a back-off
                 self._window.add("pods that have waited long")
             absent = self._plans.readings.keys() - self._nodes.keys()
-            orphans = [name for name in absent if not self.node_exists(name)]
-            self._node_gone_at = {name: self._node_gone_at.get(name, now) for name in orphans}
+            orphans = [name for name in absent if not self.cluster.node_exists(name)]
+            self.cluster.node_gone_at = {name: self.cluster.node_gone_at.get(name, now) for name in orphans}
 
     def plan_answered(self, name: str, answer: PlanReading | Unreadable) -> None:
         """A plan as the API server answered our own request: it counts at once, the watch may bring it later."""
@@ -185,31 +172,31 @@ class State(ClusterCache):
     def reserve(self, reservations: Mapping[str, str], *, ready: Collection[str] = ()) -> None:
         """Pod uid -> node, as the pass that has just ended placed them; for `ready` ones all partitions exist."""
         with self._lock:
-            self.version += 1
+            self.cluster.version += 1
             self._pods.reserve(dict(reservations))
             found = set(ready)
             pods = [pod for pod in self._pods.pending.values() if pod.uid in found]
-            self._bind_failures.assigned([(pod, reservations[pod.uid]) for pod in pods], self._clock())
+            self.cluster.bind_failures.assigned([(pod, reservations[pod.uid]) for pod in pods], self._clock())
 
     def note_drained(self, drained: Collection[Drained]) -> None:
         """What the pass which has just ended drains for pods that have waited long."""
         with self._lock:
             self._drained_for = {one.uid for one in drained}
             pending = {pod.uid for pod in self._pods.pending.values()}
-            if self._drain_turns.note(drained, pending, self._clock(), wall=self._wall()):
+            if self.cluster.drain_turns.note(drained, pending, self._clock(), wall=self.cluster.wall()):
                 self._window.add("a drain that is given up")
             # With a backlog there is always a pod that has just waited long.
-            self._due_at = max(self._due_after(self._planned_at), self._planned_at + DUE_SECONDS)
+            self._due_at = max(self.cluster.due_after(self.cluster.planned_at), self.cluster.planned_at + DUE_SECONDS)
 
     def note_unexamined(self, uids: tuple[str, ...]) -> None:
         """Pods for which the pass that has just ended had no work left."""
         with self._lock:
-            self._unexamined = uids
+            self.cluster.unexamined = uids
 
     def withdraw_reservations(self, uids: Collection[str]) -> None:
         """Drop the reservations of these pods: the plans that they rest on were not written."""
         with self._lock:
-            self.version += 1
+            self.cluster.version += 1
             self._pods.withdraw_reservations(uids)
 
     def write_refused(self, name: str, message: str, *, until: float) -> None:
@@ -232,14 +219,14 @@ class State(ClusterCache):
         if change.done in self._drained_for:
             self._window.add("a drain without its pod")
         if change.bound is not None:
-            self._bind_failures.bound(change.bound, came_at=change.came_at)
+            self.cluster.bind_failures.bound(change.bound, came_at=change.came_at)
             view = self._plans.views.get(change.bound.node)
             if view is not None and any((name, change.bound.title) in view.shown for name, _ in change.bound.gpu):
                 # The status came first: the pass that it started counted the pod as a holder and as one that waits.
                 self._capacity_changed(change.bound.node)
         if change.demand:
             self._window.add(_pod_key(change.demand), extend=True)
-        if change.released and (change.everywhere or self._plans_for(change.released)):
+        if change.released and (change.everywhere or self.cluster.plans_for(change.released)):
             self._capacity_changed(change.released)
         if change.unplaced:
             self._window.add("pods without a place")
@@ -251,8 +238,8 @@ class State(ClusterCache):
 
     def _take_changes(self) -> None:
         """A DeviceClass decides who serves a pod, other objects where it fits."""
-        changed = self._informers.take_changes()
-        dra_resources = self._informers.dra_resources()
+        changed = self.cluster.informers.take_changes()
+        dra_resources = self.cluster.informers.dra_resources()
         if dra_resources != self._dra_resources:
             self._dra_resources = dra_resources
             self._judge_again()
@@ -267,7 +254,7 @@ class State(ClusterCache):
     def _serving(self) -> Serving:
         """Whose requests are served."""
         return Serving(
-            scheduler_names=self._scheduler_names,
+            scheduler_names=self._options.scheduler_names,
             dra_resources=self._dra_resources,
             advertised=self._odd_names,
             most_units=max(self._units.values(), default=0),
@@ -285,7 +272,7 @@ class State(ClusterCache):
 
     def _notify(self, name: str) -> None:
         """This Node or plan is to be judged again."""
-        self.version += 1
+        self.cluster.version += 1
         for listener in self._listeners:
             listener(name)
 

@@ -4,7 +4,6 @@
 dashboards read names and labels from them. A label without a meaning here ends the run.
 """
 
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from prometheus_client.registry import Collector
 from controller.actions.cluster_gauges import UNDECIDED, ClusterGauges
 from controller.actions.metrics import PLACED, ErrorStage, Metrics
 from controller.cache.batcher import Batcher
-from controller.cache.state import State
+from controller.cache.cluster import ClusterCache
 from controller.model.results import Supply
 from controller.model.views import PlannerOptions
 from crds.v1alpha1.names import Condition, GpuState, PartitionState
@@ -85,8 +84,8 @@ def registries() -> dict[str, CollectorRegistry]:
     recorder, clock = EventRecorder(clients.for_url("http://localhost"), "docs"), lambda: 0.0
     metrics = Metrics(CollectorRegistry())
     window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=clock)
-    state = State(window=window, options=PlannerOptions(), clock=clock, awake=threading.Event())
-    metrics.registry.register(ClusterGauges(state, window, metrics, clock=clock))
+    cluster = ClusterCache(options=PlannerOptions(), clock=clock)
+    metrics.registry.register(ClusterGauges(cluster, window, metrics, clock=clock))
     export_build(metrics.registry, "controller", "")
     agent = AgentMetrics("", clock=clock, name_pods=True)
     found = {"controller": metrics.registry, "agent": agent.registry}

@@ -14,6 +14,7 @@ from controller.api.nodes import read_node
 from controller.api.plans import read_plan
 from controller.api.pods import read_pod
 from controller.cache.batcher import Batcher
+from controller.cache.cluster import ClusterCache
 from controller.cache.state import State
 from controller.cache.watches import read_beat
 from controller.model.views import PlannerOptions
@@ -131,9 +132,9 @@ class Bench:
         self.clock = Clock()
         self.window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=self.clock)
         self.options = PlannerOptions()
-        self.state = State(window=self.window, options=self.options, clock=self.clock)
+        self.state = State(ClusterCache(options=self.options, clock=self.clock), window=self.window)
         self.metrics = Metrics(CollectorRegistry())
-        self.metrics.registry.register(ClusterGauges(self.state, self.window, self.metrics, clock=self.clock))
+        self.metrics.registry.register(ClusterGauges(self.state.cluster, self.window, self.metrics, clock=self.clock))
         self.leads = True
 
     def leading(self) -> bool:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from controller.actions.environment import Environment
 from controller.actions.metrics import Metrics
 from controller.cache.batcher import Batcher
-from controller.cache.cluster import Deadlines
+from controller.cache.cluster import ClusterCache, Deadlines
 from controller.cache.state import State
 from kube import apply, clients
 from tests.clock import Clock
@@ -31,11 +31,8 @@ class LateBench(Bench):
         """Its own, so that a connection that breaks is none of the life's."""
         self.window = Batcher(idle_seconds=IDLE_SECONDS, timeout_seconds=TIMEOUT_SECONDS, clock=clock)
         self.state = State(
+            ClusterCache(options=self.options, clock=clock, deadlines=DEADLINES, wall=lambda: epoch + clock.now),
             window=self.window,
-            options=self.options,
-            clock=clock,
-            deadlines=DEADLINES,
-            wall=lambda: epoch + clock.now,
         )
         self.metrics = Metrics(CollectorRegistry())
         self._pods: set[str] = set()

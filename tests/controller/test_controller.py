@@ -143,7 +143,7 @@ def test_nothing_is_done_from_a_watch_that_fails_and_readyz_names_it(
     eventually(lambda: "/api/v1/pods has not been watched for" in readiness(controller), "the failed watch")
     assert "injected fault" in readiness(controller)
     world.cluster.node(node("n1"))
-    eventually(controller.state.nodes, "the node")
+    eventually(controller.state.cluster.nodes, "the node")
     turned = controller._loop._turned_at
     eventually(lambda: controller._loop._turned_at > turned, "another turn")
     assert world.cluster.plans() == []

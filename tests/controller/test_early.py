@@ -200,12 +200,12 @@ class Listing(FixedInformers):
 
 def test_nothing_is_tried_before_what_the_pod_needs_is_listed(rig: LoopRig, monkeypatch: pytest.MonkeyPatch) -> None:
     quiet(rig)
-    monkeypatch.setattr(rig.bench.state, "_informers", Listing())
+    monkeypatch.setattr(rig.bench.state.cluster, "informers", Listing())
     rig.bench.cluster.pod(raw_pod("a"))
     rig.turn()
     rig.turn(after=ALONE_SECONDS)
     assert rig.snapshots == []
-    monkeypatch.setattr(rig.bench.state, "_informers", FixedInformers())
+    monkeypatch.setattr(rig.bench.state.cluster, "informers", FixedInformers())
     rig.turn()
     assert names(rig) == [["a"]]
 

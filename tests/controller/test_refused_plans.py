@@ -90,7 +90,7 @@ def test_a_refused_node_is_planned_around_at_once(rig: LoopRig) -> None:
     assert len(rig.snapshots) == 2
     assert spec_planned(rig, "n1") is None
     assert spec_planned(rig, "n2") is not None
-    assert list(rig.bench.state.reservations().values()) == ["n2"]
+    assert list(rig.bench.state.cluster.reservations().values()) == ["n2"]
     (decision,) = rig.loop.decisions()["pods"]
     assert (decision["outcome"], decision["node"]) == ("underWay", "n2")
     events = [(reason, message) for about, _, reason, message in rig.recorder.emitted if about == "Pod/p"]
@@ -103,7 +103,7 @@ def test_while_every_plan_is_refused_pods_get_the_server_s_message(rig: LoopRig)
     rig.bench.cluster.pod(pod())
     rig.turn()
     turns(rig, 12)
-    assert rig.bench.state.reservations() == {}
+    assert rig.bench.state.cluster.reservations() == {}
     value = rig.bench.metrics.registry.get_sample_value
     assert value("gpuplan_placed_pods", {"supply": "new"}) == 0
     assert value("gpuplan_unplaced_pods", {"reason": "Blocked"}) == 1
@@ -179,7 +179,7 @@ def test_pods_of_a_plan_that_may_have_been_written_are_planned_on_no_other_node(
     turns(rig, 30)
     assert spec_planned(rig, "n1") is not None
     assert spec_planned(rig, "n2") is None
-    assert list(rig.bench.state.reservations().values()) == ["n1"]
+    assert list(rig.bench.state.cluster.reservations().values()) == ["n1"]
     assert rig.idle()
 
 

@@ -90,7 +90,7 @@ def test_a_restarted_controller_does_not_take_an_old_lease_for_life(bench: Bench
     again = Bench(bench.cluster)
     run(again, agents(again))
     assert condition_of(bench, "AgentAlive")[1] == "AgentSilent"
-    assert not again.state.plan_views()["n1"].agent_alive
+    assert not again.state.cluster.plan_views()["n1"].agent_alive
     bench.cluster.beat("n1", "2026-01-01T12:01:00.000000Z")
     run(again, agents(again))
     assert condition_of(bench, "AgentAlive")[1] == "Heartbeat"
@@ -305,7 +305,7 @@ class Dra(FixedInformers):
 @pytest.fixture
 def dra(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Dra:
     found = Dra()
-    monkeypatch.setattr(bench.state, "_informers", found)
+    monkeypatch.setattr(bench.state.cluster, "informers", found)
     bench.cluster.node(node("n1", allocatable={"nvidia.com/mig-1g.10gb": "0"}))
     bench.cluster.plan("n1")
     bench.cluster.beat("n1", "2026-01-01T12:00:00.000000Z")

@@ -43,7 +43,7 @@ def test_a_lease_goes_an_hour_after_its_last_renewal_where_the_node_is_gone(benc
     assert leases(bench) == [agent_lease("n1")]
     bench.state.observe_lease("n2", None)
     assert not work.run()
-    assert "n2" not in bench.state.names()
+    assert "n2" not in bench.state.cluster.names()
 
 
 def test_those_that_were_there_before_this_controller_go_as_well(bench: Bench) -> None:
@@ -92,7 +92,7 @@ def test_that_of_a_node_that_cannot_be_read_or_is_back_stays(bench: Bench) -> No
     beat(bench)
     bench.load()
     bench.state.observe_node("n1", read_node(node("n1") | {"spec": {"taints": [{"effect": "NoSchedule"}]}}))
-    assert ("node", "n1") in bench.state.unreadable()
+    assert ("node", "n1") in bench.state.cluster.unreadable()
     work = removal(bench)
     bench.clock.now += 7200
     assert not work.run()
@@ -111,7 +111,7 @@ def test_an_agent_that_returns_under_the_same_name_is_heard(bench: Bench) -> Non
     bench.cluster.plan("n1")
     beat(bench, second=2)
     bench.load()
-    assert bench.state.plan_views()["n1"].agent_alive
+    assert bench.state.cluster.plan_views()["n1"].agent_alive
 
 
 @pytest.mark.parametrize("code", [403, 500])

@@ -109,7 +109,7 @@ def test_nominates_and_again_when_it_was_cleared(bench: Bench) -> None:
     work.run()
     assert nominated(bench) == "n1"
     bench.load()
-    assert bench.state.snapshot().pending[0].nomination_ours
+    assert bench.state.cluster.snapshot().pending[0].nomination_ours
     clear(bench)
     bench.load()
     work.run()
@@ -124,7 +124,7 @@ def test_a_restarted_controller_knows_its_own_nominations(bench: Bench) -> None:
     nominator(bench).run()
     again = Bench(bench.cluster)
     again.load()
-    assert again.state.snapshot().pending[0].nomination_ours
+    assert again.state.cluster.snapshot().pending[0].nomination_ours
 
 
 def test_moves_its_own_nomination_with_the_reservation(bench: Bench) -> None:

@@ -24,7 +24,7 @@ def test_an_enabled_node_gets_an_empty_plan_and_others_none(bench: Bench) -> Non
     assert work.run()
     assert bench.cluster.plans() == ["n1"]
     assert bench.cluster.get_plan()["spec"] == {"nodeName": "n1"}
-    assert bench.state.plan_exists("n1")
+    assert bench.state.cluster.plan_exists("n1")
     assert not work.run()
 
 
@@ -106,7 +106,7 @@ def test_the_plan_of_a_node_that_cannot_be_read_stays(bench: Bench, gone_before:
     if gone_before:
         bench.state.tick()
     bench.state.observe_node("n1", read_node(node("n1") | {"spec": {"taints": [{"effect": "NoSchedule"}]}}))
-    assert ("node", "n1") in bench.state.unreadable()
+    assert ("node", "n1") in bench.state.cluster.unreadable()
     work = plan_lifecycle(bench)
     for _ in range(3):
         bench.clock.now += 3600

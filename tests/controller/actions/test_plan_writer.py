@@ -27,7 +27,7 @@ def test_the_state_knows_at_once_and_needs_no_pass_for_it(bench: Bench) -> None:
     ready(bench)
     bench.window.take()
     write(bench, change(item(0, 3)))
-    known = bench.state.plan("n1")
+    known = bench.state.cluster.plan("n1")
     assert isinstance(known, PlanReading)
     assert known.resource_version == bench.cluster.get_plan()["metadata"]["resourceVersion"]
     assert [entry.index for entry in known.planned] == [0]
@@ -37,12 +37,12 @@ def test_the_state_knows_at_once_and_needs_no_pass_for_it(bench: Bench) -> None:
 def test_what_the_watch_brings_of_our_own_write_is_not_parsed_again(bench: Bench) -> None:
     ready(bench)
     write(bench, change(item(0, 3)))
-    known = bench.state.plan("n1")
+    known = bench.state.cluster.plan("n1")
     read = bench.state.read_plan(bench.cluster.get_plan())
     assert read is known is not None
-    view = bench.state.plan_views()["n1"]
+    view = bench.state.cluster.plan_views()["n1"]
     bench.state.observe_plan("n1", read)
-    assert bench.state.plan_views()["n1"] is view
+    assert bench.state.cluster.plan_views()["n1"] is view
 
 
 def test_an_unchanged_plan_is_not_written(bench: Bench) -> None:
@@ -73,7 +73,7 @@ def test_a_card_that_is_pinned_at_another_index_is_left_out(bench: Bench) -> Non
     ready(bench, gpus=[{"index": 7, "uuid": card, "whole": {}}], planned={"gpus": [item(1, 0), item(0, 3)]})
     bench.cluster.agent_status("n1", status(gpu(0), gpu(1)))
     bench.load()
-    reading = bench.state.plan("n1")
+    reading = bench.state.cluster.plan("n1")
     assert reading is not None
     assert reading.stale_items == (1,)
     assert writer(bench).drop_pinned(reading).written is Written.APPLIED
@@ -89,7 +89,7 @@ def test_manual_and_paused_plans_are_left_alone(bench: Bench, spec: Json) -> Non
 
 def test_a_plan_of_a_node_that_is_not_enabled_any_more(bench: Bench) -> None:
     ready(bench)
-    snapshot = bench.state.snapshot()
+    snapshot = bench.state.cluster.snapshot()
     label = {"metadata": {"labels": {"gpuplan.dev/gpu-partitioning": None}}}
     apply.merge_patch(bench.cluster.api, paths.node("n1"), label)
     bench.load()
@@ -106,11 +106,11 @@ def test_non_leader_writes_nothing(bench: Bench) -> None:
 @pytest.mark.parametrize("spec", [{"mode": "Manual"}, {"paused": True}, {}])
 def test_pinned_items_are_dropped_in_every_mode(bench: Bench, spec: Json) -> None:
     ready(bench, gpus=[{"index": 1, "whole": {}}], planned={"gpus": [item(0, 3), item(1, 0)]}, **spec)
-    reading = bench.state.plan("n1")
+    reading = bench.state.cluster.plan("n1")
     assert reading is not None
     assert reading.stale_items == (1,)
     assert writer(bench).drop_pinned(reading).written is Written.APPLIED
     assert bench.cluster.get_plan()["spec"]["planned"]["gpus"] == [item(0, 3)]
-    again = bench.state.plan("n1")
+    again = bench.state.cluster.plan("n1")
     assert again is not None
     assert again.stale_items == ()

@@ -24,7 +24,7 @@ def test_items_that_cannot_be_written_fail_their_own_node_alone(bench: Bench, ca
     writing = writer(bench)
     for _ in range(2):
         result = PlanningResult(node_changes=(broken, change(item(0, 3), name="n2")))
-        failed, _applied = writing.write(result, bench.state.snapshot())
+        failed, _applied = writing.write(result, bench.state.cluster.snapshot())
         assert failed.written is Written.FAILED
         assert failed.message.startswith("ValidationError: ")
         bench.clock.now += 60  # its back-off
@@ -78,10 +78,10 @@ def test_a_write_without_an_answer_is_read_back(bench: Bench, landed: bool, read
     (outcome,) = write(bench, change(item(0, 3)))
     assert outcome.written is written
     assert sent == ["PATCH", "GET"]
-    known = bench.state.plan("n1")
+    known = bench.state.cluster.plan("n1")
     assert known is not None
     assert bool(known.planned) == (landed and readable)
-    assert bench.state.open_ends == (written is Written.FAILED)
+    assert bench.state.cluster.open_ends == (written is Written.FAILED)
 
 
 def test_a_write_that_was_throttled_is_not_read_back(bench: Bench) -> None:
@@ -98,15 +98,15 @@ def test_a_plan_that_comes_back_is_refused_still(bench: Bench) -> None:
     refusal = bench.cluster.refuse("PATCH", "/gpupartitionplans/n1", code=403)
     writing = writer(bench)
     result = PlanningResult(node_changes=(change(item(0, 3)),))
-    assert [o.written for o in writing.write(result, bench.state.snapshot())] == [Written.FAILED]
+    assert [o.written for o in writing.write(result, bench.state.cluster.snapshot())] == [Written.FAILED]
     plan_recreated(bench.cluster)
     bench.state.observe_plan("n1", None)
     bench.load()
     bench.cluster.server.faults.remove(refusal)
-    assert not bench.state.open_ends
-    (outcome,) = writing.write(result, bench.state.snapshot())
+    assert not bench.state.cluster.open_ends
+    (outcome,) = writing.write(result, bench.state.cluster.snapshot())
     assert (outcome.written, outcome.message, outcome.repeated) == (Written.FAILED, "injected fault", True)
-    assert bench.state.plan_views()["n1"].write_refused == "injected fault"
+    assert bench.state.cluster.plan_views()["n1"].write_refused == "injected fault"
 
 
 def test_only_a_write_ends_the_back_off(bench: Bench) -> None:
@@ -115,13 +115,13 @@ def test_only_a_write_ends_the_back_off(bench: Bench) -> None:
     writing = writer(bench)
     result = PlanningResult(node_changes=(change(item(0, 3)),))
     for _ in range(5):
-        writing.write(result, bench.state.snapshot())
+        writing.write(result, bench.state.cluster.snapshot())
         bench.clock.now += 60
-    stale = bench.state.snapshot()
+    stale = bench.state.cluster.snapshot()
     bench.cluster.server.faults.remove(refusal)
     plan_edited(bench.cluster)
     bench.cluster.pin("n1")
     bench.cluster.server.faults.append(refusal)
     bench.load()
     assert [o.written for o in writing.write(result, stale)] == [Written.OVERTAKEN]
-    assert [o.repeated for o in writing.write(result, bench.state.snapshot())] == [True]
+    assert [o.repeated for o in writing.write(result, bench.state.cluster.snapshot())] == [True]

@@ -27,7 +27,7 @@ def partition_taken(cluster: ApiCluster) -> None:
 @pytest.mark.parametrize("seen", [False, True], ids=["before the watch", "after the watch"])
 def test_what_a_decision_rests_on_has_changed(bench: Bench, overtake: Callable[[ApiCluster], None], seen: bool) -> None:
     ready(bench)
-    snapshot = bench.state.snapshot()
+    snapshot = bench.state.cluster.snapshot()
     overtake(bench.cluster)
     if seen:
         bench.load()
@@ -68,7 +68,7 @@ def test_a_pod_bound_since_the_snapshot_voids_the_write(
 ) -> None:
     ready(bench)
     bound_to(bench, pod("known"))
-    snapshot = bench.state.snapshot()
+    snapshot = bench.state.cluster.snapshot()
     if refused_once:  # the pod is bound while the first attempt is under way, which a status write overtakes
         bench.cluster.agent_status("n1", status(gpu(state="Ready", partitions=[partition(0)])))
         bench.cluster.server.faults.append(lambda _: bound_to(bench, bound))
@@ -81,7 +81,7 @@ def test_a_pod_bound_since_the_snapshot_voids_the_write(
 
 def test_a_pod_bound_to_another_node_than_the_result_placed_it_voids_the_write(bench: Bench) -> None:
     ready(bench)
-    snapshot = bench.state.snapshot()
+    snapshot = bench.state.cluster.snapshot()
     bound_to(bench, pod("placed"))
     placed = Placed(uid="uid-placed", key=("default", "placed"), node="n2", supply=Supply.NEW)
     outcomes = write(bench, change(item(0, 3)), snapshot=snapshot, placed=[placed])
@@ -93,7 +93,7 @@ def test_a_pod_that_ends_does_not_void_the_write(bench: Bench) -> None:
     bench.cluster.agent_status("n1", status(gpu(partitions=[partition(0, "Used"), partition(1, "Used")])))
     bound_to(bench, pod("known"))
     bench.load()
-    snapshot = bench.state.snapshot()
+    snapshot = bench.state.cluster.snapshot()
     bench.cluster.agent_status("n1", status(gpu(partitions=[partition(1, "Used")])))
     bench.state.observe_pod(("default", "known"), None)
     bench.load()

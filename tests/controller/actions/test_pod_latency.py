@@ -57,7 +57,7 @@ class Road:
 
     def run(self, *, after: float) -> None:
         self.bench.clock.now += after
-        (view,) = [self.bench.state.pod(("default", "p"))]
+        (view,) = [self.bench.state.cluster.pod(("default", "p"))]
         assert view is not None
         self.bench.state.observe_pod(view.key, replace(view, phase="Running"))
         self.ways.follow()

@@ -99,7 +99,7 @@ def test_a_waiting_pod_keeps_its_event_without_any_pass(desk: ReporterDesk) -> N
     for name in ("a", "b"):
         bench.cluster.pod(pod(name))
     bench.load()
-    live = bench.state.pending()
+    live = bench.state.cluster.pending()
     waiting = tuple(replace(missed(view.name), uid=view.uid) for view in live)
     desk.reporter.report(Snapshot(pending=live), replace(PlanningResult(), unplaced=waiting), (), 0.25, why="1 pod")
     desk.recorder.take()
@@ -304,7 +304,7 @@ def test_pods_that_ended_since_the_last_pass_are_counted_no_more(desk: ReporterD
     for name in ("a", "b", "c"):
         bench.cluster.pod(pod(name))
     bench.load()
-    uids = {view.name: view.uid for view in bench.state.pending()}
+    uids = {view.name: view.uid for view in bench.state.cluster.pending()}
     desk.report(
         unplaced=tuple(replace(missed(name), uid=uids[name]) for name in ("a", "b")),
         placed=(replace(placed("c", Supply.EXISTING), uid=uids["c"]),),

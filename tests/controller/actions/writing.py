@@ -35,7 +35,7 @@ def write(
 ) -> list[Outcome]:
     """Write these changes, planned from this snapshot, without one from what the state knows now."""
     result = PlanningResult(node_changes=changes, placed=tuple(placed))
-    return list(writer(bench).write(result, snapshot or bench.state.snapshot()))
+    return list(writer(bench).write(result, snapshot or bench.state.cluster.snapshot()))
 
 
 def ready(bench: Bench, **spec: Any) -> None:

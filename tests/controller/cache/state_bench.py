@@ -10,6 +10,7 @@ from controller.api.nodes import read_node
 from controller.api.plans import read_plan
 from controller.api.pods import read_pod
 from controller.cache.batcher import Batcher
+from controller.cache.cluster import ClusterCache
 from controller.cache.informers import FixedInformers
 from controller.cache.state import State
 from controller.model.scheduling import SchedulingContext
@@ -51,7 +52,9 @@ class StateBench:
     def __post_init__(self) -> None:
         self.window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=self.clock)
         self.informers = ChangingInformers()
-        self.state = State(window=self.window, options=PlannerOptions(), clock=self.clock, informers=self.informers)
+        self.state = State(
+            ClusterCache(options=PlannerOptions(), clock=self.clock, informers=self.informers), window=self.window
+        )
 
     def pod(self, raw: Json) -> None:
         self.state.observe_pod((raw["metadata"]["namespace"], raw["metadata"]["name"]), read_pod(raw))

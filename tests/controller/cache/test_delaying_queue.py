@@ -121,7 +121,7 @@ class Judges:
         """Nothing is sent, so that what is due stays due."""
         for thrifty, thorough in zip(self.thrifty, self.thorough, strict=True):
             due = [(one.what, one.about) for one in thrifty._queue.due(thrifty.due_of)]
-            judged = [one for name in sorted(self.bench.state.names()) for one in thorough.due_of(name)]
+            judged = [one for name in sorted(self.bench.state.cluster.names()) for one in thorough.due_of(name)]
             assert due == [(one.what, one.about) for one in judged]
             for _, name in due:
                 thrifty._queue._delaying.touch(name)

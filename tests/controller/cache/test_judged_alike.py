@@ -52,5 +52,5 @@ def test_pods_judged_one_by_one_are_judged_as_all_at_once(changes: list[Change])
     world = TwoNodes()
     for change in changes:
         change.apply(world)
-        snapshot = world.bench.state.snapshot()
+        snapshot = world.bench.state.cluster.snapshot()
         assert replace(snapshot, judged=None).demands == snapshot.demands

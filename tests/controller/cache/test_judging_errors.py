@@ -33,7 +33,7 @@ def test_a_pod_whose_judging_raises_costs_no_other_its_place(fields: dict[str, A
     if first:
         bench.pod(pod("good"))
 
-    result = plan(bench.state.snapshot())
+    result = plan(bench.state.cluster.snapshot())
 
     assert [placed.key[1] for placed in result.placed] == ["good"]
     assert [failure.key for failure in result.pod_failures] == [KEY]
@@ -48,12 +48,12 @@ def test_it_keeps_no_other_from_being_judged_again_nor_a_node_from_being_read() 
     settled(bench)
     bench.state.observe_pod(KEY, odd_pod(gpu=ODD))
     bench.pod(pod("shared", requests={"nvidia.com/gpu.shared": "1"}))
-    assert [missed.key[1] for missed in bench.state.snapshot().demands.refused] == ["shared"]
+    assert [missed.key[1] for missed in bench.state.cluster.snapshot().demands.refused] == ["shared"]
 
     bench.node(node(allocatable={"nvidia.com/gpu.shared": "4", SLICE: "1"}))
 
-    assert bench.state.snapshot().demands.refused == ()
-    assert "nvidia.com/gpu.shared" in bench.state.snapshot().nodes[0].allocatable
+    assert bench.state.cluster.snapshot().demands.refused == ()
+    assert "nvidia.com/gpu.shared" in bench.state.cluster.snapshot().nodes[0].allocatable
 
 
 def test_a_pod_that_has_got_its_node_or_is_gone_is_judged_no_more() -> None:
@@ -62,4 +62,4 @@ def test_a_pod_that_has_got_its_node_or_is_gone_is_judged_no_more() -> None:
     bench.state.observe_pod(KEY, odd_pod(gpu=ODD))
     bench.state.observe_pod(KEY, None)
 
-    assert plan(bench.state.snapshot()).pod_failures == ()
+    assert plan(bench.state.cluster.snapshot()).pod_failures == ()

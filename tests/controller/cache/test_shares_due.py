@@ -91,7 +91,7 @@ def units(name: str, gib: int) -> Json:
 
 
 def refused(bench: StateBench) -> list[UnplacedReason]:
-    return [one.reason for one in bench.state.snapshot().demands.refused]
+    return [one.reason for one in bench.state.cluster.snapshot().demands.refused]
 
 
 def test_a_request_for_units_is_judged_again_when_the_largest_gpu_changes() -> None:

@@ -17,7 +17,7 @@ def test_the_snapshot_is_sorted_and_split() -> None:
     bench.node(node("n1"))
     bench.pod(pod("finished", node="n1", phase="Succeeded"))
     bench.pod(pod("elsewhere", node="cpu-node"))
-    snapshot = bench.state.snapshot()
+    snapshot = bench.state.cluster.snapshot()
     assert [p.name for p in snapshot.pending] == ["a", "b"]
     assert [p.name for p in snapshot.pods] == ["a-bound", "b-bound"]
     assert [n.name for n in snapshot.nodes] == ["n-a", "n-b", "n1"]
@@ -27,9 +27,9 @@ def test_the_snapshot_is_sorted_and_split() -> None:
 def test_a_pod_is_judged_once_per_event_and_not_per_snapshot() -> None:
     bench = StateBench()
     bench.pod(pod("a"))
-    first, second = (bench.state.snapshot().demands.helpable for _ in range(2))
+    first, second = (bench.state.cluster.snapshot().demands.helpable for _ in range(2))
     bench.pod(pod("a", metadata={"labels": {"team": "x"}}))
-    (third,) = bench.state.snapshot().demands.helpable
+    (third,) = bench.state.cluster.snapshot().demands.helpable
 
     assert first[0] is second[0]
     assert third.pod.labels == (("team", "x"),)
@@ -40,7 +40,7 @@ def test_a_node_without_gpus_is_left_out() -> None:
     raw = node(mode=None)
     raw["metadata"]["labels"] = {}
     bench.node(raw)
-    assert bench.state.snapshot().nodes == ()
+    assert bench.state.cluster.snapshot().nodes == ()
 
 
 def test_reservations_last_until_the_pod_is_bound_or_gone() -> None:
@@ -50,7 +50,7 @@ def test_reservations_last_until_the_pod_is_bound_or_gone() -> None:
     for name in ("a", "b", "c", "other"):
         bench.pod(pod(name))
     bench.state.reserve({"uid-a": "n1", "uid-b": "n1", "uid-c": "n2", "uid-long-gone": "n3"})
-    assert bench.state.reservations() == {"uid-a": "n1", "uid-b": "n1", "uid-c": "n2"}
+    assert bench.state.cluster.reservations() == {"uid-a": "n1", "uid-b": "n1", "uid-c": "n2"}
     bench.triggers()
     bench.pod(pod("a", node="n1"))
     assert bench.triggers() == ()  # as reserved: nothing is left for the others
@@ -58,7 +58,7 @@ def test_reservations_last_until_the_pod_is_bound_or_gone() -> None:
     assert bench.triggers() == ("node n1",)
     bench.gone("c")
     assert bench.triggers() == ("node n2",)
-    assert bench.state.reservations() == {}
+    assert bench.state.cluster.reservations() == {}
 
 
 def test_a_pod_that_was_deleted_and_recreated_is_another_pod() -> None:
@@ -68,7 +68,7 @@ def test_a_pod_that_was_deleted_and_recreated_is_another_pod() -> None:
     bench.state.reserve({"one": "n1"})
     bench.pod(pod(uid="two"))
     assert bench.triggers() == ("pod two", "node n1")
-    assert bench.state.reservations() == {}
+    assert bench.state.cluster.reservations() == {}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_nothing_is_expected_of_a_paused_plan(raw: Json) -> None:
     bench.node(node())
     bench.beat()
     bench.plan(raw)
-    assert not bench.state.plan_views()["n1"].gpus[0].under_way
+    assert not bench.state.cluster.plan_views()["n1"].gpus[0].under_way
 
 
 def test_a_status_about_an_earlier_node_settles_nothing() -> None:
@@ -87,7 +87,7 @@ def test_a_status_about_an_earlier_node_settles_nothing() -> None:
     bench.node(node(uid="another"))
     bench.beat()
     bench.plan(READY)
-    assert not bench.state.plan_views()["n1"].gpus[0].settled
+    assert not bench.state.cluster.plan_views()["n1"].gpus[0].settled
 
 
 def test_an_answer_that_comes_after_the_deletion_revives_nothing() -> None:
@@ -95,6 +95,6 @@ def test_an_answer_that_comes_after_the_deletion_revives_nothing() -> None:
     settled(bench)
     bench.state.observe_plan("n1", None)
     bench.state.plan_answered("n1", plan_reading(plan(version=30, generation=2)))
-    assert not bench.state.plan_exists("n1")
+    assert not bench.state.cluster.plan_exists("n1")
     bench.plan(plan(version=31, uid="another"))
-    assert bench.state.plan_exists("n1")
+    assert bench.state.cluster.plan_exists("n1")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from controller.cache.batcher import Batcher
+from controller.cache.cluster import ClusterCache
 from controller.cache.state import State
 from controller.model.scheduling import FilterProfile, SchedulingContext, SpreadConstraint
 from controller.model.views import PlannerOptions, PodView
@@ -29,7 +30,7 @@ def state(profile: FilterProfile | None = None, **more: Any) -> State:
     clock = Clock()
     window: Batcher[str] = Batcher(idle_seconds=1.0, timeout_seconds=5.0, clock=clock)
     profiles = {"default-scheduler": profile} if profile is not None else {}
-    found = State(window=window, options=PlannerOptions(profiles=profiles), clock=clock, **more)
+    found = State(ClusterCache(options=PlannerOptions(profiles=profiles), clock=clock, **more), window=window)
     found.observe_node("gpu", node_view(node("gpu")))
     plain = node("cpu", mode=None)
     plain["metadata"]["labels"] = {ZONE: "a"}
@@ -64,20 +65,20 @@ def test_other_nodes_are_in_the_snapshot_only_if_needed(
     observe(found, pod("waits", **pending))
     runs = observe(found, pod("runs", requests={}, node="cpu", phase="Running", **bound))
 
-    snapshot = found.snapshot()
+    snapshot = found.cluster.snapshot()
     assert [view.name for view in snapshot.nodes] == ["gpu"]
     assert [view.name for view in snapshot.other_nodes] == (["cpu"] if there else [])
     assert list(snapshot.other_pods) == ([runs] if there else [])
 
     found.observe_pod(runs.key, None)
-    assert found.snapshot().other_pods == ()
+    assert found.cluster.snapshot().other_pods == ()
 
 
 def test_without_a_waiting_pod_the_snapshot_has_no_other_nodes() -> None:
     found = state()
     observe(found, pod("runs", requests={}, node="cpu", affinity={"podAntiAffinity": term()}))
 
-    assert found.snapshot().other_nodes == ()
+    assert found.cluster.snapshot().other_nodes == ()
 
 
 def test_pods_whose_filters_need_more_are_passed_on() -> None:
@@ -89,7 +90,7 @@ def test_pods_whose_filters_need_more_are_passed_on() -> None:
     observe(found, pod("repels", requests={}, node="cpu", affinity={"podAntiAffinity": term()}))
 
     assert informers.required == ["requests", "repels"]
-    assert found.snapshot().context is context
+    assert found.cluster.snapshot().context is context
 
 
 def test_a_change_of_the_context_triggers_a_pass_while_a_pod_waits() -> None:
@@ -147,7 +148,7 @@ def test_what_was_reserved_for_a_pod_is_free_once_dra_serves_it() -> None:
     bench.informers.map_to_devices(WHOLE)
     bench.state.tick()
 
-    assert bench.state.reservations() == {}
+    assert bench.state.cluster.reservations() == {}
     assert "node n1" in bench.triggers()
 
 
@@ -156,10 +157,10 @@ def test_a_partition_that_a_device_class_maps_is_planned() -> None:
     bench = StateBench()
     bench.pod(pod("mapped"))
     bench.triggers()
-    bench.informers.map_to_devices(*(resource for resource, _ in bench.state.pending()[0].gpu))
+    bench.informers.map_to_devices(*(resource for resource, _ in bench.state.cluster.pending()[0].gpu))
     bench.state.tick()
 
-    demands = bench.state.snapshot().demands
+    demands = bench.state.cluster.snapshot().demands
     assert ([one.pod.name for one in demands.helpable], demands.refused) == (["mapped"], ())
     assert bench.triggers() == ("objects of objects",)
 
@@ -175,7 +176,7 @@ def test_a_name_that_no_node_has_any_more_is_explained() -> None:
 
     bench.node(node("n1"))
     assert bench.triggers() == ("pod uid-waits", "node n1")
-    (refused,) = bench.state.snapshot().demands.refused
+    (refused,) = bench.state.cluster.snapshot().demands.refused
     assert "names no partition" in refused.message
 
 
@@ -210,7 +211,7 @@ def test_a_name_of_a_node_without_gpus_is_right_as_well() -> None:
     bench.pod(pod("waits", requests={MISNAMED: 1}))
 
     assert bench.triggers() == ()
-    assert bench.state.snapshot().demands.refused == ()
+    assert bench.state.cluster.snapshot().demands.refused == ()
 
 
 def test_a_pod_with_a_name_that_a_device_class_may_map_needs_the_device_classes() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from controller.cache.cluster import ClusterCache
 from controller.cache.heartbeats import Heartbeats
 from controller.cache.state import State
 from controller.model.results import Drained
@@ -17,15 +18,15 @@ def test_deadlines_pass_by_themselves() -> None:
     bench.triggers()
     bench.clock.now += 59
     bench.state.tick()
-    assert bench.state.plan_views()["n1"].agent_alive
+    assert bench.state.cluster.plan_views()["n1"].agent_alive
     bench.clock.now += 1
     bench.state.tick()
-    assert not bench.state.plan_views()["n1"].agent_alive
-    assert not bench.state.plan_views()["n1"].gpus[0].settled
+    assert not bench.state.cluster.plan_views()["n1"].agent_alive
+    assert not bench.state.cluster.plan_views()["n1"].gpus[0].settled
     assert bench.triggers() == ("node n1",)
-    assert bench.state.agent_silent_for("n1") == 60
+    assert bench.state.cluster.agent_silent_for("n1") == 60
     bench.beat()
-    assert bench.state.plan_views()["n1"].gpus[0].settled
+    assert bench.state.cluster.plan_views()["n1"].gpus[0].settled
     assert bench.triggers() == ("node n1",)
 
 
@@ -37,11 +38,11 @@ def test_an_agent_falls_not_silent_while_no_lease_could_be_watched() -> None:
     bench.clock.now += 300
     bench.state.excuse_agents(300)
     bench.state.tick()
-    assert bench.state.plan_views()["n1"].agent_alive
+    assert bench.state.cluster.plan_views()["n1"].agent_alive
     bench.clock.now += 10
     bench.state.tick()
-    assert not bench.state.plan_views()["n1"].agent_alive
-    assert bench.state.agent_silent_for("n1") == 60
+    assert not bench.state.cluster.plan_views()["n1"].agent_alive
+    assert bench.state.cluster.agent_silent_for("n1") == 60
 
 
 def test_an_agent_that_was_judged_silent_meanwhile_is_alive_again() -> None:
@@ -49,9 +50,9 @@ def test_an_agent_that_was_judged_silent_meanwhile_is_alive_again() -> None:
     settled(bench)
     bench.clock.now += 70
     bench.state.tick()
-    assert not bench.state.plan_views()["n1"].agent_alive
+    assert not bench.state.cluster.plan_views()["n1"].agent_alive
     bench.state.excuse_agents(30)
-    assert bench.state.plan_views()["n1"].agent_alive
+    assert bench.state.cluster.plan_views()["n1"].agent_alive
 
 
 def test_an_outage_brings_no_silent_agent_back() -> None:
@@ -61,8 +62,8 @@ def test_an_outage_brings_no_silent_agent_back() -> None:
     bench.state.tick()
     bench.clock.now += 300
     bench.state.excuse_agents(300)
-    assert not bench.state.plan_views()["n1"].agent_alive
-    assert bench.state.agent_silent_for("n1") == 360
+    assert not bench.state.cluster.plan_views()["n1"].agent_alive
+    assert bench.state.cluster.agent_silent_for("n1") == 360
 
 
 @pytest.mark.parametrize(
@@ -81,9 +82,9 @@ def test_an_agent_is_missed_where_it_belongs_only(labels: dict[str, str], silent
     bench.node(node(labels=labels))
     bench.clock.now += 60
     bench.state.tick()
-    assert bench.state.silent_agents() == silent
+    assert bench.state.cluster.silent_agents() == silent
     bench.state.observe_node("n1", None)
-    assert bench.state.silent_agents() == {}
+    assert bench.state.cluster.silent_agents() == {}
 
 
 @pytest.mark.parametrize("reason", ["AgentSilent", "NodeDisabled"])
@@ -93,22 +94,22 @@ def test_a_lease_found_at_start_does_not_bring_back_an_agent_that_left(reason: s
     bench.beat()
     known = condition("AgentAlive", "Unknown", reason)
     bench.plan(plan(planned=[item(0, 3)], status={**READY["status"], "conditions": [known]}))
-    assert not bench.state.plan_views()["n1"].agent_alive
+    assert not bench.state.cluster.plan_views()["n1"].agent_alive
     bench.clock.now += 1
     bench.beat()
-    assert bench.state.plan_views()["n1"].agent_alive
+    assert bench.state.cluster.plan_views()["n1"].agent_alive
 
 
 def test_a_gpu_that_takes_too_long_is_supply_no_more() -> None:
     bench = StateBench()
     settled(bench)
     bench.plan(plan(version=11, generation=2, planned=[item(0, 4)], status=READY["status"]))
-    assert bench.state.plan_views()["n1"].gpus[0].under_way
+    assert bench.state.cluster.plan_views()["n1"].gpus[0].under_way
     for _ in range(10):
         bench.clock.now += 30
         bench.beat()
         bench.state.tick()
-    view = bench.state.plan_views()["n1"].gpus[0]
+    view = bench.state.cluster.plan_views()["n1"].gpus[0]
     assert (view.settled, view.under_way) == (False, False)
 
 
@@ -140,7 +141,7 @@ def test_a_pod_is_left_alone_when_its_scheduler_passes_it_over_twice(came: str) 
         bench.state.tick()
         assert bench.triggers() == (("pod uid-p",) if came == "after" else ())
 
-    assert bench.state.snapshot().bind_failures == ({"uid-p": "n1"} if came == "after" else {})
+    assert bench.state.cluster.snapshot().bind_failures == ({"uid-p": "n1"} if came == "after" else {})
 
 
 def test_pods_age_while_they_wait() -> None:
@@ -149,16 +150,18 @@ def test_pods_age_while_they_wait() -> None:
     bench.clock.now += 600
     bench.pod(pod("b"))
 
-    assert bench.state.snapshot().aged == {bench.state.snapshot().pending[0].uid}
+    assert bench.state.cluster.snapshot().aged == {bench.state.cluster.snapshot().pending[0].uid}
 
     bench.gone("a")
-    assert not bench.state.snapshot().aged
+    assert not bench.state.cluster.snapshot().aged
 
 
 def restarted(wall: float) -> StateBench:
     """As after a restart of the controller at this second."""
     bench = StateBench()
-    bench.state = State(window=bench.window, options=PlannerOptions(), clock=bench.clock, wall=lambda: wall)
+    bench.state = State(
+        ClusterCache(options=PlannerOptions(), clock=bench.clock, wall=lambda: wall), window=bench.window
+    )
     return bench
 
 
@@ -193,7 +196,7 @@ def test_pods_have_aged_before_a_restart(raw: Json, waited: int, aged: bool) -> 
     bench = restarted(CREATED + waited)
     bench.pod(raw)
 
-    assert bool(bench.state.snapshot().aged) is aged
+    assert bool(bench.state.cluster.snapshot().aged) is aged
 
 
 def test_time_behind_a_gate_is_no_age() -> None:
@@ -201,20 +204,20 @@ def test_time_behind_a_gate_is_no_age() -> None:
     gated = changed_at("2026-01-01T00:00:00Z")
     gated["spec"]["schedulingGates"] = [{"name": "example.com/gate"}]
     bench.pod(gated)
-    assert not bench.state.snapshot().aged
+    assert not bench.state.cluster.snapshot().aged
 
     opened = changed_at("2026-01-01T02:46:40Z")  # 10,000 s after its creation
     bench.pod(opened)
-    assert not bench.state.snapshot().aged
+    assert not bench.state.cluster.snapshot().aged
     bench.clock.now += 600
-    assert bench.state.snapshot().aged
+    assert bench.state.cluster.snapshot().aged
 
 
 def test_the_next_pass_knows_for_which_pods_the_last_one_had_no_work_left() -> None:
     bench = StateBench()
-    assert bench.state.snapshot().unexamined == ()
+    assert bench.state.cluster.snapshot().unexamined == ()
     bench.state.note_unexamined(("uid-b", "uid-a"))
-    assert bench.state.snapshot().unexamined == ("uid-b", "uid-a")
+    assert bench.state.cluster.snapshot().unexamined == ("uid-b", "uid-a")
 
 
 DRAINED = Drained(
@@ -229,23 +232,23 @@ def test_the_pod_whose_drain_was_given_up_rests() -> None:
     bench.clock.now += 1800
     bench.state.note_drained([DRAINED])
 
-    assert bench.state.snapshot().resting == {"uid-a"}
+    assert bench.state.cluster.snapshot().resting == {"uid-a"}
     bench.clock.now += 600
-    assert not bench.state.snapshot().resting
+    assert not bench.state.cluster.snapshot().resting
 
 
 def test_a_pod_that_waits_on_is_one_to_drain_for() -> None:
     bench = StateBench()
     bench.pod(pod("a"))
     bench.clock.now += 3599
-    assert bench.state.snapshot().aged == {"uid-a"}
-    assert bench.state.snapshot().drained_for == frozenset()
+    assert bench.state.cluster.snapshot().aged == {"uid-a"}
+    assert bench.state.cluster.snapshot().drained_for == frozenset()
     bench.clock.now += 1
-    assert bench.state.snapshot().drained_for == {"uid-a"}
+    assert bench.state.cluster.snapshot().drained_for == {"uid-a"}
 
 
 def after_a_pass(bench: StateBench, *drained: Drained, reserved: bool = False) -> None:
-    bench.state.snapshot()
+    bench.state.cluster.snapshot()
     bench.state.reserve({"uid-a": "n1"} if reserved else {})
     bench.state.note_drained(drained)
 
@@ -304,7 +307,7 @@ def test_a_pass_that_fails_is_not_tried_again_because_a_pod_has_waited_long() ->
     bench.triggers()
     after_a_pass(bench)
     bench.clock.now += 600
-    bench.state.snapshot()
+    bench.state.cluster.snapshot()
     bench.state.tick()
     assert bench.triggers() == WAITED
     bench.state.tick()
@@ -322,7 +325,7 @@ def test_a_drain_that_is_given_up_starts_a_pass_and_the_end_of_the_pause_another
     bench.clock.now += 100
     bench.state.tick()
     assert bench.triggers() == WAITED, "nothing has left for half an hour"
-    bench.state.snapshot()
+    bench.state.cluster.snapshot()
     bench.state.note_drained([DRAINED])
     assert bench.triggers() == ("a drain that is given up",)
     after_a_pass(bench)
@@ -334,13 +337,13 @@ def test_a_nomination_by_others_that_counts_no_more_starts_a_pass() -> None:
     settled(bench)
     bench.pod(pod("a", nominated="n1"))
     bench.triggers()
-    assert bench.state.snapshot().pending[0].nominated_node == "n1"
+    assert bench.state.cluster.snapshot().pending[0].nominated_node == "n1"
     bench.state.note_drained(())
     bench.clock.now += 150
-    bench.state.snapshot()
+    bench.state.cluster.snapshot()
     bench.state.note_drained(())
     assert woken_at(bench, until=200) == [(150, WAITED)]
-    assert bench.state.snapshot().pending[0].nominated_node == ""
+    assert bench.state.cluster.snapshot().pending[0].nominated_node == ""
 
 
 def test_a_drain_whose_pod_is_gone_needs_a_pass_although_no_other_waits() -> None:
@@ -356,18 +359,18 @@ def test_a_drain_whose_pod_is_gone_needs_a_pass_although_no_other_waits() -> Non
 def test_ages_of_what_is_gone() -> None:
     bench = StateBench()
     settled(bench)
-    assert bench.state.plan_gone_for("n1") == float("inf")
+    assert bench.state.cluster.plan_gone_for("n1") == float("inf")
     bench.state.observe_node("n1", None)
     bench.state.tick()
     bench.clock.now += 40
     bench.state.tick()
-    assert bench.state.node_gone_for("n1") == 40
+    assert bench.state.cluster.node_gone_for("n1") == 40
     bench.state.observe_plan("n1", None)
     bench.clock.now += 7
-    assert bench.state.plan_gone_for("n1") == 7
+    assert bench.state.cluster.plan_gone_for("n1") == 7
     bench.node(node())
     bench.state.tick()
-    assert bench.state.node_gone_for("n1") == 0
+    assert bench.state.cluster.node_gone_for("n1") == 0
 
 
 def test_what_is_long_gone_is_forgotten() -> None:
@@ -376,7 +379,7 @@ def test_what_is_long_gone_is_forgotten() -> None:
     bench.state.observe_plan("n1", None)
     bench.clock.now += 86400
     bench.state.tick()
-    assert bench.state.plan_gone_for("n1") == float("inf")
+    assert bench.state.cluster.plan_gone_for("n1") == float("inf")
 
 
 def test_nothing_is_kept_of_nodes_that_came_and_went() -> None:
@@ -393,6 +396,7 @@ def test_nothing_is_kept_of_nodes_that_came_and_went() -> None:
     bench.state.write_refused("n1", "no", until=bench.clock.now + 5)  # and so does the answer to our last write
     bench.clock.now += 86400
     bench.state.tick()
-    plans = bench.state._plans
-    kept = [vars(part) for part in (bench.state, bench.state._pods, plans, plans.heartbeats, plans._progress)]
+    cluster = bench.state.cluster
+    plans = cluster.plan_store
+    kept = [vars(part) for part in (bench.state, cluster, cluster.pod_store, plans, plans.heartbeats, plans._progress)]
     assert [name for part in kept for name, found in part.items() if isinstance(found, dict | set) and found] == []

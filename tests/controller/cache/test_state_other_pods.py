@@ -150,11 +150,11 @@ def test_while_a_pod_waits_planning_is_never_long_ago() -> None:
         bench.state.tick()
         return bench.triggers()
 
-    bench.state.snapshot()
+    bench.state.cluster.snapshot()
     began = bench.clock.now
     assert at(RESYNC_SECONDS - 1) == ()
     assert at(RESYNC_SECONDS) == ("resync",)
-    bench.state.snapshot()
+    bench.state.cluster.snapshot()
     assert at(2 * RESYNC_SECONDS - 1) == ()
     assert at(2 * RESYNC_SECONDS) == ("resync",)
     bench.gone("waits")
@@ -175,7 +175,7 @@ def test_the_reservation_of_a_deleted_pod_is_released() -> None:
     bench.state.reserve({"uid-waits": "n1"})
     bench.pod(terminating(pod("waits")))
     assert bench.triggers() == ("node n1",)
-    assert bench.state.reservations() == {}
+    assert bench.state.cluster.reservations() == {}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def bench() -> StateBench:
 
 
 def reasons(made: StateBench) -> list[UnplacedReason]:
-    return [one.reason for one in planned(made.state.snapshot()).unplaced]
+    return [one.reason for one in planned(made.state.cluster.snapshot()).unplaced]
 
 
 def test_a_pod_that_another_nominated_waits_for_its_scheduler() -> None:
@@ -32,7 +32,7 @@ def test_for_a_while_only() -> None:
     made = bench()
     made.pod(pod(nominated="n1"))
     made.clock.now += FOREIGN_NOMINATION_SECONDS
-    assert planned(made.state.snapshot()).placed[0].node == "n1"
+    assert planned(made.state.cluster.snapshot()).placed[0].node == "n1"
     made.pod(pod(nominated="n2"))
     made.node(node("n2"))
     assert reasons(made) == [UnplacedReason.PREEMPTING]  # another nomination, another wait
@@ -41,7 +41,7 @@ def test_for_a_while_only() -> None:
 def test_a_nomination_to_a_missing_node_does_not_count() -> None:
     made = bench()
     made.pod(pod(nominated="n-gone"))
-    assert planned(made.state.snapshot()).placed[0].node == "n1"
+    assert planned(made.state.cluster.snapshot()).placed[0].node == "n1"
 
 
 def test_a_node_that_cannot_be_read_is_not_missing() -> None:
@@ -67,17 +67,17 @@ def test_a_gang_has_started_when_a_member_ended_by_itself(deleted: bool, finishe
     made = bench()
     made.pod(member("a", node="n1", phase="Running"))
     made.pod(member("b"))
-    assert not made.state.snapshot().finished_gangs
+    assert not made.state.cluster.snapshot().finished_gangs
     if deleted:
         made.pod(deleting(member("a", node="n1", phase="Running")))
     made.gone("a")
-    assert made.state.snapshot().finished_gangs == ({("default", "train")} if finished else set())
+    assert made.state.cluster.snapshot().finished_gangs == ({("default", "train")} if finished else set())
 
 
 def test_it_is_forgotten_with_its_last_member() -> None:
     made = bench()
     made.pod(member("a", node="n1", phase="Running"))
     made.gone("a")
-    assert not made.state.snapshot().finished_gangs
+    assert not made.state.cluster.snapshot().finished_gangs
     made.pod(member("b"))
-    assert not made.state.snapshot().finished_gangs
+    assert not made.state.cluster.snapshot().finished_gangs

@@ -48,7 +48,7 @@ def test_our_own_nomination_is_no_news() -> None:
     bench.state.nominate("uid-p", "n1")
     bench.pod(pod(nominated="n1"))
     assert bench.triggers() == ()
-    assert bench.state.snapshot().pending[0].nomination_ours
+    assert bench.state.cluster.snapshot().pending[0].nomination_ours
     bench.pod(pod())
     assert bench.triggers() == ()
 
@@ -170,7 +170,7 @@ def test_our_own_plan_is_no_news_and_is_known_before_the_watch_brings_it() -> No
     older = plan(version=15, planned=[item(0, 3)], status=confirmed(READY, used=[3]))
     bench.plan(older)
     assert bench.triggers() == ()
-    found = bench.state.plan("n1")
+    found = bench.state.cluster.plan("n1")
     assert found is not None
     assert [item_of(gpu).index for gpu in found.planned] == [0, 1]
     bench.plan(answer)
@@ -184,7 +184,7 @@ def test_the_watch_is_believed_where_it_goes_back_since_etcd_was_restored() -> N
 
     bench.plan(plan(version=20, generation=2, planned=[item(0, 4)], status=READY["status"]))
 
-    found = bench.state.plan("n1")
+    found = bench.state.cluster.plan("n1")
     assert found is not None
     assert (found.resource_version, found.generation) == ("20", 2)
     assert [item_of(gpu).index for gpu in found.planned] == [0]
@@ -199,11 +199,11 @@ def test_what_the_agent_makes_of_our_plan_is_news() -> None:
     bench.state.expect_planned("n1", plan_reading(answer).planned_json)
     bench.state.plan_answered("n1", plan_reading(answer))
     assert bench.triggers() == ()
-    assert bench.state.plan_views()["n1"].gpus[0].under_way
+    assert bench.state.cluster.plan_views()["n1"].gpus[0].under_way
     done = plan(version=21, generation=2, planned=[item(0, 4)], status=confirmed(answer))
     bench.plan(done)
     assert bench.triggers() == ("node n1",)
-    assert bench.state.plan_views()["n1"].gpus[0].settled
+    assert bench.state.cluster.plan_views()["n1"].gpus[0].settled
 
 
 def test_a_used_partition_that_the_plan_lacks_triggers_a_pass_though_no_pod_waits() -> None:

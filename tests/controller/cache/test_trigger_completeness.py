@@ -67,7 +67,7 @@ class TwoNodes:
         self.bench.pod(raw)
 
     def plan(self) -> PlanningResult:
-        return planner(self.bench.state.snapshot(), PlannerOptions())
+        return planner(self.bench.state.cluster.snapshot(), PlannerOptions())
 
 
 def constraints(kind: str, app: str, key: str) -> Json:
@@ -174,5 +174,5 @@ def test_where_nothing_starts_a_pass_one_would_place_the_same_pods(changes: list
             world.bench.state.reserve({found.uid: found.node for found in result})
             placed = {found.uid for found in result}
         else:
-            waiting = {found.uid for found in world.bench.state.pending() if not found.deleting}
+            waiting = {found.uid for found in world.bench.state.cluster.pending() if not found.deleting}
             assert {found.uid for found in result} == placed & waiting

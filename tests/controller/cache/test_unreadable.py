@@ -12,12 +12,12 @@ def test_a_broken_object_is_left_out_and_the_rest_continues() -> None:
     settled(bench)
     broken = plan(version=11, spec={"gpus": "none"})
     bench.plan(broken)
-    assert bench.state.snapshot().plans == ()
-    assert bench.state.plan_exists("n1")
-    assert [key for key in bench.state.unreadable()] == [("plan", "n1")]
+    assert bench.state.cluster.snapshot().plans == ()
+    assert bench.state.cluster.plan_exists("n1")
+    assert [key for key in bench.state.cluster.unreadable()] == [("plan", "n1")]
     bench.plan(READY | {"metadata": READY["metadata"] | {"resourceVersion": "12"}})
-    assert [view.name for view in bench.state.snapshot().plans] == ["n1"]
-    assert bench.state.unreadable() == {}
+    assert [view.name for view in bench.state.cluster.snapshot().plans] == ["n1"]
+    assert bench.state.cluster.unreadable() == {}
 
 
 BAD_TIME = {"creationTimestamp": "yesterday"}
@@ -36,12 +36,12 @@ def test_a_bound_pod_holds_its_slices_whatever_else_is_wrong_with_it(readable_be
     if readable_before:
         bench.pod(held)
     bench.pod(broken(held, metadata=BAD_TIME))
-    assert [found.gpu for found in bench.state.snapshot().pods] == [((SLICE, 2),)]
-    assert [found.gpu for found in bench.state.gpu_pods("n1")] == [((SLICE, 2),)]
-    assert list(bench.state.unreadable()) == [("pod", "default/holder")]
+    assert [found.gpu for found in bench.state.cluster.snapshot().pods] == [((SLICE, 2),)]
+    assert [found.gpu for found in bench.state.cluster.gpu_pods("n1")] == [((SLICE, 2),)]
+    assert list(bench.state.cluster.unreadable()) == [("pod", "default/holder")]
     bench.gone("holder")
-    assert bench.state.snapshot().pods == ()
-    assert bench.state.unreadable() == {}
+    assert bench.state.cluster.snapshot().pods == ()
+    assert bench.state.cluster.unreadable() == {}
 
 
 @pytest.mark.parametrize("before", [pod("holder", node="n1"), pod("holder")], ids=["bound", "pending"])
@@ -50,11 +50,11 @@ def test_amounts_that_cannot_be_read_are_the_last_ones_that_could(before: Json) 
     settled(bench)
     bench.pod(before)
     bench.pod(broken(pod("holder", node="n1"), spec=BAD_AMOUNTS))
-    snapshot = bench.state.snapshot()
+    snapshot = bench.state.cluster.snapshot()
     assert [found.gpu for found in snapshot.pods] == [((SLICE, 1),)]
     assert snapshot.pending == ()
     bench.pod(pod("holder", node="n1", phase="Succeeded"))
-    assert bench.state.snapshot().pods == ()
+    assert bench.state.cluster.snapshot().pods == ()
 
 
 def test_a_pod_of_which_nothing_can_be_read_any_more_is_still_there() -> None:
@@ -62,7 +62,7 @@ def test_a_pod_of_which_nothing_can_be_read_any_more_is_still_there() -> None:
     settled(bench)
     bench.pod(pod("holder", node="n1"))
     bench.state.observe_pod(("default", "holder"), read_pod({"metadata": {"name": "holder"}, "spec": "none"}))
-    assert [found.gpu for found in bench.state.snapshot().pods] == [((SLICE, 1),)]
+    assert [found.gpu for found in bench.state.cluster.snapshot().pods] == [((SLICE, 1),)]
 
 
 def test_unknown_holdings_are_logged_once_and_again_after_the_pod_could_be_read(
@@ -84,12 +84,12 @@ def test_nothing_is_planned_where_the_holdings_of_a_pod_are_unknown() -> None:
     settled(bench)
     bench.pod(pod("before", node="n1", uid="another"))
     bench.pod(broken(pod("holder", node="n1"), spec=BAD_AMOUNTS))
-    assert bench.state.snapshot().nodes == ()
-    assert bench.state.snapshot().pods == ()
+    assert bench.state.cluster.snapshot().nodes == ()
+    assert bench.state.cluster.snapshot().pods == ()
     bench.pod(pod("waits"))
     bench.triggers()
     bench.pod(broken(pod("holder", node="n1", phase="Failed"), spec=BAD_AMOUNTS))
     assert bench.triggers() == ("node n1",)
-    assert [found.name for found in bench.state.snapshot().nodes] == ["n1"]
+    assert [found.name for found in bench.state.cluster.snapshot().nodes] == ["n1"]
     bench.pod(broken(pod("waiting"), spec=BAD_AMOUNTS))  # holds nothing
-    assert [found.name for found in bench.state.snapshot().nodes] == ["n1"]
+    assert [found.name for found in bench.state.cluster.snapshot().nodes] == ["n1"]

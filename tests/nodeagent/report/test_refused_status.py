@@ -58,7 +58,7 @@ def test_a_status_that_is_refused_three_times_is_reported_by_the_controller(rig:
     assert rig.reported("AgentAlive") == ("False", "CannotReport")
     assert "injected fault" in rig.cluster.conditions()["AgentAlive"]["message"]
     assert rig.reported("Ready") == ("Unknown", "CannotReport")
-    assert not rig.bench.state.plan_views()["n1"].agent_alive
+    assert not rig.bench.state.cluster.plan_views()["n1"].agent_alive
     rig.ready.clear()
     for _ in range(20):
         rig.agent_turn()

@@ -28,9 +28,9 @@ from controller.api.storage import (
     read_workload,
 )
 from controller.config.scheduler_config import read_profiles
-from controller.model.phases import FINISHED
 from controller.model.scheduling import SchedulerProfiles, SchedulingContext
 from controller.model.views import NodeView, PodView
+from kube.pods import FINISHED
 
 Json = Mapping[str, Any]
 View = TypeVar("View")

@@ -25,7 +25,6 @@ from controller.cache.informers import FixedInformers
 from controller.cache.state import State
 from controller.explanation.phrases import counted, joined
 from controller.model.demand import is_partition
-from controller.model.phases import FINISHED
 from controller.model.scheduling import SchedulingContext
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
@@ -33,6 +32,7 @@ from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, GpuState
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
+from kube.pods import FINISHED
 from partitioning.models import GpuModel
 from partitioning.resources import WHOLE, MigRequest, classify
 

@@ -27,10 +27,9 @@ from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
 from controller.actions.nvidia_configs import NvidiaConfigs
 from controller.actions.plan_lifecycle import PlanLifecycle
-from controller.actions.plan_writer import Outcome, Writer, Written
+from controller.actions.plan_writer import Outcome, Writer, Written, as_written
 from controller.actions.pod_latency import PassTimes, PodLatency
 from controller.actions.reporter import Reporter
-from controller.actions.written import as_written
 from controller.cache.batcher import Batcher
 from controller.early import early_result
 from controller.explanation.phrases import listed

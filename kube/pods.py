@@ -14,6 +14,8 @@ from kube.quantities import Quantity
 Raw = Mapping[str, Any]
 Amounts = dict[str, int]
 Amount = TypeVar("Amount", int, Quantity)
+FINISHED = ("Succeeded", "Failed")
+"""Phases of a pod that holds nothing any more, and never will again; its containers may still be on their way out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,8 @@ from nodeagent.cdi.host_devices import HostDevices
 from nodeagent.cdi.publisher import SpecificationPublisher
 from nodeagent.cdi.runtime_support import CONFIGS, read_containerd
 from nodeagent.desired.plan import parse_plan
-from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import DeviceListStrategy
+from nodeagent.handover.files import boot_id
 from nodeagent.handover.watch import DirectoryWatches
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.driver_loss import DriverLoss

@@ -32,7 +32,7 @@ from crds.v1alpha1.names import (
     Reason,
 )
 from kube import apply
-from kube.taints import taint_patch
+from kube.patches import taint_patch
 from kube.timestamps import api_time
 
 log = logging.getLogger(__name__)

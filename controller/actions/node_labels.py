@@ -29,7 +29,7 @@ from crds.v1alpha1 import gpu_operator, names, paths
 from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, CONTROLLER_MANAGER, LABEL_NODE_AGENT, GpuState, Reason
 from kube import apply, errors
-from kube.metadata_patch import metadata_patch
+from kube.patches import metadata_patch
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,7 @@ from controller.model.views import NodeView
 from crds.v1alpha1 import paths
 from crds.v1alpha1.names import CONTROLLER_MANAGER, TAINT_CHANGING
 from kube import apply
-from kube.metadata_patch import metadata_patch
-from kube.taints import has_taint
+from kube.patches import has_taint, metadata_patch
 from partitioning.nvidia_plugin import CONFIG_LABEL, OWN_KEY, NodeConfig
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ plans but the removal of pinned indexes, which the admission policy allows there
 import json
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -19,7 +19,8 @@ from controller.actions.environment import Environment
 from controller.api.plan_items import item_of
 from controller.api.plans import PlanReading
 from controller.api.reading import Unreadable
-from controller.model.results import NodeChange, NodeFailure, PlanningResult
+from controller.model.reasons import UnplacedReason
+from controller.model.results import NodeChange, NodeFailure, Placed, PlanningResult, Supply, Unplaced
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlanView
 from crds.v1alpha1 import paths
@@ -248,6 +249,29 @@ def planned_items(change: NodeChange, reading: PlanReading) -> Items:
         keep = gpu.index not in change.changed and gpu.index in stored
         items.append(stored[gpu.index] if keep else item_of(gpu).wire())
     return items
+
+
+def as_written(result: PlanningResult, outcomes: Iterable[Outcome]) -> PlanningResult:
+    """The result without pods that were placed on partitions of a plan that was not written: these are unplaced."""
+    failed = {outcome.node: outcome for outcome in outcomes if not outcome.in_force}
+    lost = [pod for pod in result.placed if pod.supply is Supply.NEW and pod.node in failed]
+    if not lost:
+        return result
+    without = {pod.uid for pod in lost}
+    counts = result.counts
+    return replace(
+        result,
+        placed=tuple(pod for pod in result.placed if pod.uid not in without),
+        unplaced=(*result.unplaced, *(_not_written(pod, failed[pod.node]) for pod in lost)),
+        counts=replace(counts, placed_new=counts.placed_new - len(lost), unplaced=counts.unplaced + len(lost)),
+    )
+
+
+def _not_written(pod: Placed, outcome: Outcome) -> Unplaced:
+    """The next pass, which follows soon, plans around a node that was refused, or reports why none serves."""
+    failed = "may not have been written" if outcome.written is Written.UNANSWERED else "was not written"
+    message = f"The plan of node {pod.node} {failed} ({outcome.message}). This pod is planned again."
+    return Unplaced(uid=pod.uid, key=pod.key, reason=UnplacedReason.CHANGE_UNDER_WAY, message=message)
 
 
 def _json(items: Items) -> str:

@@ -20,9 +20,9 @@ from controller.api.pod_requests import (
     pod_requests,
 )
 from controller.api.reading import Raw, Unreadable, epoch_seconds, readable
-from controller.model.phases import FINISHED
 from controller.model.views import PodView
 from crds.v1alpha1 import names
+from kube.pods import FINISHED
 from partitioning.resources import classify, is_misnamed
 
 

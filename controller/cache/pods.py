@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from controller.cache.triggers import counts_differently, preempts_on, same_request
 from controller.model.demand import Demand
-from controller.model.phases import FINISHED
 from controller.model.serving import DemandOrRefusal, Serving, judge, wants_planning
 from controller.model.views import PodKey, PodView
+from kube.pods import FINISHED
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -12,10 +12,10 @@ from kubernetes.client import ApiClient
 from controller.api.nodes import read_node
 from controller.api.pods import read_pod
 from controller.cache.state import State
-from controller.model.phases import FINISHED
 from crds.v1alpha1 import paths
 from crds.v1alpha1.names import ANNOTATION_STATUS_PROBLEM, agent_lease
 from kube.leases import lease_path
+from kube.pods import FINISHED
 from kube.reflector import Key, Reflector
 
 UNFINISHED = {"fieldSelector": ",".join(f"status.phase!={phase}" for phase in FINISHED)}

@@ -17,8 +17,8 @@ from kube import apply
 from kube.budget import RequestBudget
 from kube.errors import ApiError, Conflict, is_stale
 from kube.latest import LatestVersion
+from kube.patches import taint_patch
 from kube.retry import RetryGate
-from kube.taints import taint_patch
 from nodeagent.advertise.counts_right import OUTDATED, PROBE, Answer, judge
 from nodeagent.observed.node import ObservedNode, parse_node
 

@@ -16,9 +16,9 @@ from kube.signals import call_when_ended
 from nodeagent.command_line import parser
 from nodeagent.device_plugin.liveness import Liveness
 from nodeagent.device_plugin.service import PluginService
-from nodeagent.handover.boot import boot_id
 from nodeagent.handover.cdi import DEFAULT_DIRECTORY
 from nodeagent.handover.config import PluginFiles
+from nodeagent.handover.files import boot_id
 
 log = logging.getLogger("nodeagent.device_plugin")
 

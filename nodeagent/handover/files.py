@@ -17,6 +17,7 @@ WIRE = ConfigDict(alias_generator=to_camel, strict=True)
 """For dataclasses in files: camelCase keys, exact types, and fields that a newer version added are passed over."""
 Identity = tuple[int, int]
 """Inode and change time: another file under the same name may get the inode of the one before."""
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +77,11 @@ def identity(path: Path) -> Identity | None:
     except OSError:
         return None
     return (found.st_ino, found.st_ctime_ns)
+
+
+def boot_id(path: Path = BOOT_ID) -> str:
+    """Of this boot of the node: another id means that the machine was restarted in between. Empty: not known."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

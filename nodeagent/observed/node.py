@@ -13,8 +13,8 @@ from typing import Any
 from crds.v1alpha1 import gpu_operator
 from crds.v1alpha1.enablement import enablement
 from crds.v1alpha1.names import CLOSED, LABEL_DRIVER, LABEL_MPS_DAEMONS, LABEL_NODE_AGENT, TAINT_CHANGING
+from kube.patches import has_taint
 from kube.quantities import to_int
-from kube.taints import has_taint
 from partitioning.nvidia_plugin import CONFIG_LABEL
 from partitioning.resources import classify
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from kube.pods import all_containers, pod_amounts, staying_containers
+from kube.pods import FINISHED, all_containers, pod_amounts, staying_containers
 from kube.quantities import to_int
 from nodeagent.hardware.gpu_ids import KNOWN, GpuResources
 from partitioning.resources import classify
@@ -34,7 +34,6 @@ DRA_DRIVER = (
 """Labels of the pods of NVIDIA's DRA driver, by the later and the earlier chart."""
 DRA_OF_GPUS = "gpus"
 """Its container that gives out GPUs; another one is for compute domains alone."""
-ENDED = ("Succeeded", "Failed")
 BY_REQUEST = "rpc error: code = InvalidArgument"
 """In the kubelet's message: our device plugin can give no container what this one requests."""
 _RESOURCE_NAME = re.compile(r"[\w.-]+/[\w.-]*\w", re.ASCII)
@@ -171,8 +170,8 @@ def parse_pod(raw: Mapping[str, Any], resources: GpuResources = KNOWN) -> NodePo
         name=metadata["name"],
         containers=tuple((name, amounts) for name, amounts in requests if amounts),
         hidden=_hidden(spec),
-        ended=status.get("phase") in ENDED and not running,
-        ending=status.get("phase") in ENDED and running,
+        ended=status.get("phase") in FINISHED and not running,
+        ending=status.get("phase") in FINISHED and running,
         handled=bool(status.get("startTime")),
         started=any("waiting" not in (s.get("state") or {"waiting": {}}) or s.get("containerID") for s in statuses),
         outside=spec.get("runtimeClassName", IN_CGROUP[0]) not in IN_CGROUP,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.actions.plan_writer import Outcome, Written
-from controller.actions.written import as_written
+from controller.actions.plan_writer import Outcome, Written, as_written
 from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeChange, Placed, PlanningResult, Supply
 from controller.model.snapshot import Snapshot

@@ -14,7 +14,7 @@ from kubernetes.client import ApiClient
 from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER, MONITORS
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_NODE_AGENT, LABEL_PARTITIONING
 from kube import apply
-from kube.metadata_patch import metadata_patch
+from kube.patches import metadata_patch
 from tests.e2e.chart_rendering import Json, Rendered
 from tests.e2e.real_cluster import JSON_PATCH, MERGE, NODES, Answer, RealCluster, call
 from tests.e2e.test_controller_policy import NAME, controller

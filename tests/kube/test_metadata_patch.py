@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kube.metadata_patch import metadata_patch
+from kube.patches import metadata_patch
 
 TEST = {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
 

@@ -5,7 +5,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from kube.taints import has_taint, taint_patch
+from kube.patches import has_taint, taint_patch
 
 OURS = {"key": "example.com/ours", "effect": "NoSchedule"}
 OTHER = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

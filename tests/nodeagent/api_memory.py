@@ -8,7 +8,7 @@ from crds.v1alpha1.names import LABEL_MPS_DAEMONS as MPS_LABEL
 from kube.errors import ApiError, Forbidden, Unavailable
 from kube.events import EventType, ObjectReference
 from kube.latest import LatestVersion
-from kube.taints import taint_patch
+from kube.patches import taint_patch
 from nodeagent.advertise.counts_right import POLICY, REFUSAL, Answer, judge
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.observed.node import ObservedNode, parse_node

@@ -10,7 +10,7 @@ from crds.v1alpha1 import paths
 from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN, MIG_MANAGER, OPERANDS
 from crds.v1alpha1.names import ANNOTATION_OPERATOR_LABELS, LABEL_NODE_AGENT, LABEL_PARTITIONING
 from kube import apply
-from kube.metadata_patch import metadata_patch
+from kube.patches import metadata_patch
 from tests.builders.objects import condition, node, status
 from tests.controller.cluster import ApiCluster, Bench
 

@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import Device, DeviceKind, PluginConfig, write_config
+from nodeagent.handover.files import boot_id
 from sandbox.ports import LOOPBACK, HeldPort
 from tests import mps as daemons
 from tests.nodeagent.device_plugin.conftest import PluginNode

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nodeagent.handover.boot import boot_id
+from nodeagent.handover.files import boot_id
 
 
 def test_the_boot_is_the_kernels(tmp_path: Path) -> None:

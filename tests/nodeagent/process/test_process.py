@@ -9,8 +9,8 @@ from crds.v1alpha1 import names
 from kube import apply, leases
 from nodeagent import health, process
 from nodeagent.agent import Agent, PassEnd
-from nodeagent.handover.boot import boot_id
 from nodeagent.handover.config import PluginConfig, read_config
+from nodeagent.handover.files import boot_id
 from nodeagent.hardware import driver_loss
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.health import NoPassError

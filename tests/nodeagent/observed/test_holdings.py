@@ -1,0 +1,423 @@
+"""What is remembered of holders, one rule at a time: readings go in, and what may not be given away comes out."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nodeagent.handover.config import NO_LEDGER, Allocation, LedgerMark
+from nodeagent.observed.ends import Ends, Gone
+from nodeagent.observed.holdings import Holdings
+from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
+from nodeagent.observed.pods import NodePod, ObservedPods
+from nodeagent.observed.usage import Usage
+from tests.clock import Clock
+
+MIG = "nvidia.com/mig-1g.10gb"
+A, B, C = (f"MIG-00000000-0000-0000-0000-00000000000{letter}" for letter in "abc")
+CLAIMED = "gpu.nvidia.com/gpu-0"
+SLACK = 5.0
+PATIENCE = 30.0 + SLACK
+SILENT = NoAnswer(reason="no answer")
+
+
+def pod(uid: str = "u1", name: str = "p", count: int = 1, **fields: object) -> NodePod:
+    containers = (("main", ((MIG, count),)),) if count else ()
+    return NodePod(uid=uid, namespace="n", name=name, containers=containers, **fields)  # type: ignore[arg-type]  # of literals
+
+
+def lists(name: str = "p", *ids: str) -> Listed:
+    return Listed(pods={("n", name): {"main": {MIG: ids}}})
+
+
+def entry(uid: str, *ids: str) -> CheckpointEntry:
+    return CheckpointEntry(pod_uid=uid, ids=ids)
+
+
+def ends(*ended: str, strangers: str | None = "", **fields: object) -> Ends:
+    return Ends(ended=frozenset(ended), strangers=strangers, **fields)  # type: ignore[arg-type]  # of literals
+
+
+class Memory:
+    """An agent's memory, and what it is shown."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.clock = folder / "holdings.json", Clock()
+        self.restart("boot-1")
+
+    def restart(self, boot_id: str) -> None:
+        self.holdings = Holdings(self.path, clock=self.clock, slack_seconds=SLACK, boot_id=boot_id)
+
+    def see(
+        self,
+        *pods: NodePod,
+        listed: Listed | NoAnswer | None = None,
+        handed: Iterable[Allocation] = (),
+        checkpoint: Iterable[CheckpointEntry] = (),
+        end: Ends | None = None,
+        vanished: Iterable[NodePod] = (),
+        synced: bool = True,
+        seconds: float = 0.0,
+    ) -> Usage:
+        """A pass, so many seconds after the one before."""
+        self.clock.now += seconds
+        self.pods = ObservedPods(pods=pods, vanished=tuple(vanished), synced=synced)
+        return self.holdings.votes(self.pods, listed or Listed(), handed, checkpoint, end or ends())
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(tmp_path)
+
+
+def handed(device: str = A, at: float = 1.0, **fields: object) -> Allocation:
+    return Allocation(id=device, resource=MIG, at=at, **fields)  # type: ignore[arg-type]  # of literals
+
+
+def test_a_holder_is_remembered_until_it_ends_over_lists_that_lost_it_and_restarts(memory: Memory) -> None:
+    first = memory.see(pod(), listed=lists("p", A))
+    assert (first.held, first.known) == ({A: "n/p"}, {"u1": frozenset({A})})
+    assert memory.see(pod()).held == {A: "n/p"}
+    assert memory.see(vanished=[pod()]).held == {A: "n/p"}
+    assert memory.see().held == {A: "n/p"}, "what ends only by its end"
+    memory.restart("boot-1")
+    assert memory.see().held == {A: "n/p"}
+    assert memory.see(end=ends("u1"), synced=False).held == {A: "n/p"}, "until the pods were read, none has ended"
+    assert memory.see(end=ends("u1")).held == {}
+    memory.restart("boot-1")
+    assert memory.see().held == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ("boot-1", "boot-1", True),
+        ("boot-1", "boot-2", False),
+        ("", "boot-2", True),
+        ("boot-1", "", True),
+    ],
+)
+def test_no_holder_outlives_its_boot_where_both_boots_are_known(
+    memory: Memory, before: str, after: str, kept: bool
+) -> None:
+    memory.restart(before)
+    memory.holdings.records.mark = NO_LEDGER
+    memory.see(pod(), listed=lists("p", A))
+    memory.restart(after)
+    assert bool(memory.see().held) is kept
+
+
+def test_what_is_saved_is_of_no_boot_until_the_witnesses_have_answered(memory: Memory) -> None:
+    """A holder of this boot is not lost by an agent that began before they had."""
+    memory.holdings.records.mark = NO_LEDGER
+    memory.see(pod(), listed=lists("p", A))
+    memory.restart("boot-2")
+    memory.see(pod("u2", "q"), listed=lists("q", B))
+    memory.restart("boot-3")
+    assert memory.see().held == {B: "n/q"}
+
+
+def test_what_was_forgotten_ends_with_its_boot(memory: Memory) -> None:
+    memory.holdings.records.mark = NO_LEDGER
+    memory.see(pod(), listed=lists("p", A))
+    for _ in range(2):
+        memory.see(pod(), listed=lists("p"), seconds=2)
+    memory.restart("boot-2")
+    assert memory.see(pod(), listed=SILENT).forgotten == ()
+
+
+def test_it_says_that_it_cannot_write_and_writes_as_soon_as_it_can(memory: Memory) -> None:
+    memory.path.mkdir()
+    memory.see(pod(), listed=lists("p", A))
+    assert "the agent's memory of holders cannot be written" in memory.holdings.problem
+    memory.path.rmdir()
+    memory.see(pod(), listed=lists("p", A))
+    assert memory.holdings.problem == ""
+    memory.path.unlink()
+    memory.see(pod(), listed=lists("p", A))
+    assert memory.path.exists(), "someone removed it"
+
+
+@pytest.mark.parametrize("what", ["ended", "not listed", "not read", "no answer"])
+def test_what_is_not_observed_is_not_remembered(memory: Memory, what: str) -> None:
+    shown = Listed() if what == "not listed" else SILENT if what == "no answer" else lists("p", A)
+    memory.see(pod(ended=what == "ended"), listed=shown, synced=what != "not read")
+    assert memory.see().held == {}
+
+
+def test_what_the_status_of_a_living_pod_reports_is_held_by_it(memory: Memory) -> None:
+    assert memory.see(pod(reported=(B,)), listed=lists("p", A)).held == {A: "n/p", B: "n/p"}
+    assert memory.see(pod(reported=(B,), ended=True), listed=lists("p", A)).held == {A: "n/p"}
+    assert memory.see(vanished=[pod(reported=(C,))]).held == {A: "n/p", C: "n/p"}
+    both = memory.see(pod("u2", "later", reported=(C,)), vanished=[pod(reported=(C,))])
+    assert both.held[C] == "n/later", "the living one is named"
+
+
+def test_the_checkpoint_names_holders_of_which_no_end_was_observed(memory: Memory) -> None:
+    found = memory.see(pod(), checkpoint=[entry("u1", A), entry("gone", B)])
+    assert found.known == {"u1": {A}, "gone": {B}}
+    assert found.held == {A: "n/p"}, "of no pod that nothing knows; its end decides"
+
+
+def test_what_a_claim_gives_is_remembered_from_the_checkpoint_alone(memory: Memory) -> None:
+    memory.see(pod(), checkpoint=[entry("u1", CLAIMED, A), entry("u2", CLAIMED)])
+    assert memory.see(pod()).held == {CLAIMED: "n/p"}, "a device of a plugin is in every List"
+    memory.see(pod(), listed=lists("p", B), checkpoint=[entry("u1", CLAIMED)])
+    assert memory.see(pod()).held == {CLAIMED: "n/p", B: "n/p"}
+    memory.see(pod("u3", "q", ended=True), checkpoint=[entry("u3", CLAIMED)])
+    assert memory.see().known == {"u1": {B, CLAIMED}}
+
+
+@pytest.mark.parametrize(
+    ("each", "remembered"),
+    [
+        (Gone(pod=pod("g"), ids=frozenset({A})), True),
+        (Gone(pod=pod("g"), ids=frozenset()), False),
+        (Gone(pod=pod("g", count=0), ids=frozenset()), True),
+        (Gone(pod=pod("g", count=2), ids=frozenset({A})), False),
+    ],
+)
+def test_a_pod_that_is_gone_is_remembered_where_all_its_devices_are_known(
+    memory: Memory, each: Gone, remembered: bool
+) -> None:
+    memory.see(handed=[handed()], end=ends(waiting=(each,)))
+    assert ("g" in memory.see().known) is remembered
+    memory.see(handed=[handed()], end=ends(waiting=(replace(each, ids=frozenset({B, C})),)))
+    assert memory.see().known.get("g") == (each.ids if remembered else frozenset({B, C})), "what was known first counts"
+
+
+def test_a_kubelet_that_lists_too_few_has_lost_its_record(memory: Memory) -> None:
+    memory.see(pod(count=2), listed=lists("p", A, B))
+    assert memory.see(pod(count=2), listed=lists("p", A)).known == {"u1": {A, B}}
+    assert memory.see(pod(count=2), listed=lists("p")).doubtful == {}
+
+
+def test_one_that_lists_another_device_shows_another_pod(memory: Memory) -> None:
+    memory.see(pod(), listed=lists("p", A))
+    changed = memory.see(pod(), listed=lists("p", B))
+    assert changed.held == {B: "n/p"}
+    assert changed.doubtful == {A: "pod n/p held it, and the kubelet lists a pod of this name with another device now"}
+    again = memory.see(pod(), listed=lists("p", C))
+    assert again.doubtful.keys() == {A, B}, "each of them"
+    assert memory.see(pod(), listed=lists("p", A)).doubtful.keys() == {B, C}, "but what is held now"
+
+
+@pytest.mark.parametrize(
+    ("strangers", "living", "seconds"),
+    [("", True, PATIENCE), (None, True, 10 + SLACK), ("a process", True, None), ("", False, None)],
+)
+def test_the_earlier_pod_may_run_on(memory: Memory, strangers: str | None, living: bool, seconds: float | None) -> None:
+    """By its own grace where only time tells; for ever while a witness says so, or where it is gone."""
+    memory.see(pod(grace_seconds=10), listed=lists("p", A))
+    memory.see(pod(grace_seconds=10), listed=lists("p", B), end=ends(strangers=strangers))
+    end = ends(strangers=strangers)
+    later = [pod(grace_seconds=10)] if living else [pod("u9", "other")]
+    shown = lists("p", B) if living else Listed()
+    if seconds is not None:
+        before = memory.see(*later, listed=shown, end=end, seconds=seconds - 0.1)
+        assert A in before.doubtful
+        assert A not in memory.see(*later, listed=shown, end=end, seconds=0.2).doubtful
+    else:
+        found = memory.see(*later, listed=shown, end=end, seconds=3600)
+        assert A in {*found.doubtful, *found.held}
+
+
+def test_a_pod_that_is_gone_had_what_it_was_seen_with_first(memory: Memory) -> None:
+    """Where the watch brought its successor of the same name late, the List showed that one's device as its own."""
+    memory.see(pod("u1"), listed=lists("p", A))
+    memory.see(pod("u1"), listed=lists("p", B))
+    found = memory.see(pod("u2"), listed=lists("p", B), vanished=[pod("u1")])
+    assert found.known == {"u1": {A}, "u2": {B}}
+    assert found.doubtful == {}
+
+
+def test_without_a_successor_it_may_have_both(memory: Memory) -> None:
+    memory.see(pod("u1"), listed=lists("p", A))
+    memory.see(pod("u1"), listed=lists("p", B))
+    assert memory.see(pod("u3", "other"), listed=lists("other", B)).known["u1"] == {A, B}
+
+
+def test_a_device_that_the_list_has_lost_for_a_while_is_forgotten_by_the_kubelet(memory: Memory) -> None:
+    memory.see(pod(), listed=lists("p", A))
+    assert memory.see(pod(), listed=lists("p"), seconds=1).forgotten == ()
+    assert memory.see(pod(), listed=lists("p"), seconds=1.9).forgotten == (), "a new pod of the same name is listed so"
+    assert memory.see(pod(), listed=lists("p"), seconds=0.1).forgotten == (A,)
+    assert memory.see(pod(), listed=SILENT).forgotten == (A,)
+    memory.restart("boot-1")
+    assert memory.see(pod(), listed=lists("p")).forgotten == (A,), "over a restart"
+    with_another = Listed(pods={**lists("p").pods, **lists("q", A).pods})
+    assert memory.see(pod(), listed=with_another).forgotten == (), "another pod has it in the List"
+
+
+def test_what_is_forgotten_ends_with_its_holder(memory: Memory) -> None:
+    memory.see(pod(), listed=lists("p", A))
+    for _ in range(2):
+        memory.see(pod(), listed=lists("p"), seconds=2)
+    assert memory.see(end=ends("u1"), listed=SILENT).forgotten == ()
+
+
+@pytest.mark.parametrize("why", ["whole list", "not listed", "never held"])
+def test_nothing_is_forgotten_without_a_reason(memory: Memory, why: str) -> None:
+    held = pod(count=0) if why == "whole list" else pod()
+    memory.see(held, listed=lists("p", *(() if why == "never held" else (A,))))
+    shown = Listed() if why == "not listed" else lists("p", *((B,) if why == "whole list" else ()))
+    for _ in range(3):
+        assert memory.see(held, listed=shown, seconds=5).forgotten == ()
+
+
+def test_an_answered_allocate_is_doubted_until_its_pod_is_observed(memory: Memory) -> None:
+    why = "the device plugin handed it out, and no pod was observed with it yet"
+    assert memory.see(handed=[handed()]).doubtful == {A: why}
+    assert memory.see(handed=[handed()], listed=lists("p", A)).doubtful == {A: why}, "the watch has not brought it"
+    assert memory.see(pod(ended=True), handed=[handed()], listed=lists("p", A)).doubtful == {A: why}
+    assert memory.see(pod(), handed=[handed()], listed=lists("p", A)).doubtful == {}
+    memory.restart("boot-1")
+    assert memory.see(handed=[handed()]).doubtful == {}
+    assert memory.see(handed=[handed(at=2.0)]).doubtful == {A: why}, "handed out again"
+    assert memory.see(handed=[handed(at=2.0), handed(B)]).doubtful.keys() == {A, B}
+
+
+@pytest.mark.parametrize(
+    ("fields", "over"),
+    [
+        ({}, True),
+        ({"end": ends(strangers=None)}, True),
+        ({"end": ends(strangers="a process of a pod that nothing knows")}, False),
+        ({"listed": lists("new", A)}, False),
+        ({"listed": SILENT}, False),
+        ({"synced": False}, False),
+    ],
+    ids=["nothing came", "by time", "a stranger", "listed", "no list", "no pods"],
+)
+def test_a_pod_that_never_came_is_doubted_for_as_long_as_it_could_come(
+    memory: Memory, fields: dict[str, object], over: bool
+) -> None:
+    memory.see(handed=[handed()], **fields)  # type: ignore[arg-type]  # of the table
+    assert memory.see(handed=[handed()], seconds=PATIENCE - 0.1, **fields).doubtful  # type: ignore[arg-type]
+    assert bool(memory.see(handed=[handed()], seconds=0.1, **fields).doubtful) is not over  # type: ignore[arg-type]
+
+
+def test_a_stray_process_may_be_that_of_the_pod_in_doubt(memory: Memory) -> None:
+    end = ends(strangers="a stray process", stray=True)
+    found = memory.see(handed=[handed()], end=end)
+    assert found.doubtful[A].endswith("no pod was observed with it yet, and a stray process")
+    assert found.left == set(), "of a new pod List and watch tell within a moment"
+    assert memory.see(handed=[handed()], end=end, seconds=1.9).left == set()
+    assert memory.see(handed=[handed()], end=end, seconds=0.1).left == {A}
+    assert memory.see(handed=[handed()], end=ends(strangers="w"), seconds=9).left == set()
+
+
+def test_what_is_left_of_a_pod_is_left_on_its_devices(memory: Memory) -> None:
+    memory.see(pod(), listed=lists("p", A))
+    assert memory.see(end=ends(left={"u1": "a process", "u7": "a process"})).left == {A}
+
+
+def gone(memory: Memory, *pods: NodePod, checkpoint: Iterable[CheckpointEntry] = (), **fields: object) -> list[Gone]:
+    seen = ObservedPods(pods=pods, synced=True, **fields)  # type: ignore[arg-type]  # of literals
+    return list(memory.holdings.gone(seen, checkpoint, [handed()]))
+
+
+def test_who_is_gone(memory: Memory) -> None:
+    memory.see(pod("held", "h", started=True, grace_seconds=7), pod("here"), listed=lists("h", A))
+    found = gone(
+        memory,
+        pod("here"),
+        pod("ending", "e", ending=True),
+        pod("over", "o", ended=True),
+        vanished=(pod("vanished", "v"),),
+        ended=frozenset({"over", "ending"}),
+        checkpoint=[entry("line", B), entry("here", C), entry("over", C), entry("ending", C)],
+    )
+    assert {each.pod.uid: (sorted(each.ids), each.lacks, each.finished) for each in found} == {
+        "ending": ([C], False, True),
+        "held": ([A], False, False),
+        "line": ([B], False, False),
+        "over": ([C], False, True),
+        "vanished": ([], True, False),
+    }
+    held = next(each.pod for each in found if each.pod.uid == "held")
+    assert (held.title, held.started, held.grace_seconds) == ("n/h", True, 7)
+    assert [each.pod.title for each in found if each.pod.uid == "line"] == ["UID line"]
+
+
+def test_a_line_of_the_checkpoint_is_that_of_a_pod_that_has_ended(memory: Memory) -> None:
+    line = [entry("u1", A), entry("u2", B)]
+    memory.see(pod("u2", "q"), checkpoint=line, end=ends("u1", "u2"))
+    assert [each.pod.uid for each in gone(memory, checkpoint=line)] == ["u2"], "u2 lives again, or still"
+    memory.restart("boot-1")
+    memory.see(checkpoint=line)
+    assert [each.pod.uid for each in gone(memory, checkpoint=line)] == ["u2"], "over a restart"
+    memory.see(checkpoint=[])
+    memory.see(checkpoint=line)
+    assert [each.pod.uid for each in gone(memory, checkpoint=line)] == ["u1", "u2"], (
+        "a line that is written again is another"
+    )
+
+
+def test_a_pod_that_runs_and_has_no_record_is_named(memory: Memory) -> None:
+    def named(one: NodePod, *, running: bool = True, listed: Listed | NoAnswer = SILENT) -> str:
+        end = ends(running=frozenset({one.uid} if running else ()))
+        return memory.holdings.unnamed(ObservedPods(pods=(one,), synced=True), listed, [], end)
+
+    assert named(pod()) == "pod n/p may run, and no record names its devices"
+    assert named(pod(started=True)) == "pod n/p runs, and no record names its devices"
+    assert named(pod(), running=False) == ""
+    assert named(pod(ended=True)) == ""
+    assert named(pod(count=0)) == ""
+    assert named(pod(), listed=lists("p", A)) == ""
+    assert named(pod(), listed=lists("q", A)) != ""
+    assert named(pod(count=2, reported=(A,)), listed=lists("p", B)) == "", "two records together"
+
+
+def test_allocates_of_an_earlier_boot_are_left_out(memory: Memory) -> None:
+    of_boots = [handed(A), handed(B, boot_id="boot-1"), handed(C, boot_id="boot-0")]
+    assert [each.id for each in memory.holdings.of_this_boot(of_boots)] == [A, B]
+    memory.restart("")
+    assert [each.id for each in memory.holdings.of_this_boot(of_boots)] == [A, B, C]
+
+
+def test_when_a_pod_that_nothing_knows_would_matter(memory: Memory) -> None:
+    ledger, mark = memory.path.with_name("ledger.unreadable"), LedgerMark("book", 1)
+    memory.holdings.records.mark = mark
+
+    def matters(*found: Allocation) -> bool:
+        return memory.holdings.doubts(found, ledger, mark)
+
+    assert not matters()
+    assert matters(handed())
+    memory.see(pod(), handed=[handed()], listed=lists("p", A))
+    assert not matters(handed())
+    assert matters(handed(at=2.0))
+    assert matters(handed(again=True)), "handed out again, and its only holder is not known"
+    memory.see(pod(), handed=[handed()], listed=lists("p", B))
+    assert matters(handed()), "what it had earlier"
+    assert memory.holdings.doubts([], ledger, LedgerMark("other", 1)), "records that are not of one time"
+
+
+@pytest.mark.parametrize(
+    ("fields", "believed", "named"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"end": ends(strangers="a process")}, True, False),
+        ({"end": ends(opened=frozenset({A}))}, True, False),
+        ({"end": ends(left={"u0": "a process"}), "checkpoint": [entry("u0", A)]}, True, False),
+        ({"checkpoint": [entry("u0", A)]}, True, False),
+    ],
+    ids=["alone", "not believed", "a stranger", "open", "left", "another"],
+)
+def test_who_has_a_device_alone(memory: Memory, fields: dict[str, object], believed: bool, named: bool) -> None:
+    again, seen = [handed(again=True)], ObservedPods(pods=(pod(),), synced=True)
+    end, checkpoint = fields.get("end", ends()), fields.get("checkpoint", ())
+    memory.holdings.votes(seen, lists("p", A), again, checkpoint, end, believed=believed)  # type: ignore[arg-type]
+    assert memory.see(pod(), listed=lists("p", A), handed=again, end=ends(strangers="w")).alone == (
+        {A: ("u1", 1.0)} if named else {}
+    )
+
+
+def test_where_processes_are_not_seen_time_tells_of_a_pod_that_came_and_went(memory: Memory) -> None:
+    again, by_time = [handed(again=True)], ends(strangers=None)
+    for seconds, named in ((0.0, False), (PATIENCE - 0.1, False), (0.1, True)):
+        found = memory.see(pod(), listed=lists("p", A), handed=again, end=by_time, seconds=seconds)
+        assert bool(found.alone) is named

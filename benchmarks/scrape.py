@@ -70,7 +70,7 @@ def controller(nodes: int, gpus: int) -> CollectorRegistry:
 def agent(gpus: int, *, name_pods: bool) -> CollectorRegistry:
     """Every GPU with seven instances in use."""
     metrics = AgentMetrics("1", clock=time.monotonic, name_pods=name_pods)
-    metrics.found([outcome(index) for index in range(gpus)], 7)
+    metrics.found([outcome(index) for index in range(gpus)])
     return metrics.registry
 
 

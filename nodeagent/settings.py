@@ -44,7 +44,7 @@ class Settings(Section):
     allocatable_deadline_seconds: Interval = 30.0
     """After this long without kubelet or Node showing what is advertised the plan reports it; three status ticks."""
     status_interval_seconds: Seconds = 1.0
-    """Least time between two status writes."""
+    """Least time between two status writes; three times as long where only who holds what has changed."""
     driver_timeout_seconds: Interval = 20.0
     """A GPU whose driver call has no answer for this long is reported and left alone until the call returns and one
     more minute is over; the other GPUs are not affected."""

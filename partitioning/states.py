@@ -17,19 +17,10 @@ from partitioning.layouts import Instance
 from partitioning.models import GpuModel
 from partitioning.placements import Placement, limits_of, occupancy, placements_of, rule_bits
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Room:
-    """How much a mask leaves free. Ordered by its fields from the first: the greater one is better to leave behind."""
-
-    largest_compute_slices: int
-    """Of the largest instance that can still be created."""
-    largest_size: int
-    """Memory slices of that instance."""
-    potential: int
-    """Compute slices of the best geometry that can still be created."""
-    placements: int
-    """Placements that are still open. NVIDIA's driver, too, chooses so that most stay open."""
+Room = tuple[int, int, int, int]
+"""How much a mask leaves free, the greater the better to leave behind: compute and memory slices of the largest
+instance that can still be created, compute slices of the best geometry that can, and how many placements are still
+open. NVIDIA's driver, too, chooses so that most stay open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -195,13 +186,8 @@ class StateTable:
                 for name, slices in zip(self.profiles, self.compute_slices, strict=True)
                 for place in self.fitting(mask, name)
             ]
-            compute_slices, size = max(still_open, default=(0, 0))
-            found = self._rooms[mask] = Room(
-                largest_compute_slices=compute_slices,
-                largest_size=size,
-                potential=self.potential(mask),
-                placements=len(still_open),
-            )
+            largest = max(still_open, default=(0, 0))
+            found = self._rooms[mask] = (*largest, self.potential(mask), len(still_open))
         return found
 
     def cheapest(self, mask: int, profile: str, demanded: frozenset[str] | None = None) -> Choice | None:

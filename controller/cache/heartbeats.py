@@ -55,11 +55,6 @@ class Heartbeats:
         """It was not heard for longer than an agent may be silent."""
         return self.silent_for(node, now) >= self._silent_seconds
 
-    def heard(self, node: str) -> bool:
-        """A Lease has been seen at all."""
-        beat = self._beats.get(node)
-        return beat is not None and beat.renew_time is not None
-
     def problem(self, node: str) -> str:
         """Why its agent, whose Lease is renewed, cannot write the status; empty if it can."""
         beat = self._beats.get(node)

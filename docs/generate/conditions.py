@@ -52,7 +52,7 @@ def page() -> str:
         "[reasons.md](reasons.md) has situations, messages and remedies.\n",
         _section(UnplacedReason, "reason"),
         "## Other Events\n",
-        "A GPU that fails or becomes ready has an Event on its plan, too, with the reason of the GPU.\n",
+        "A GPU that fails, or is ready after a change of five seconds or more, has an Event on its plan, too.\n",
         _section(EventReason, "Event"),
         "## States of a GPU\n",
         _section(GpuState, "state"),

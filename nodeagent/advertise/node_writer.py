@@ -5,7 +5,8 @@ raise a count behind a later taint. Must never write anything else, nor to anoth
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from crds.v1alpha1 import paths
 from crds.v1alpha1.names import AGENT_MANAGER, CHANGING_TAINT, LABEL_MPS_DAEMONS, TAINT_CHANGING
 from kube import apply
 from kube.budget import RequestBudget
-from kube.errors import ApiError, Conflict, is_stale
+from kube.errors import ApiError, Conflict, Invalid, is_stale
 from kube.latest import LatestVersion
 from kube.patches import taint_patch
 from kube.retry import RetryGate
@@ -57,11 +58,8 @@ class NodeWriter:
 
     def ask_policy(self) -> Answer | None:
         """Whether the policy refuses what it must; None where that was not answered."""
-        body = {"status": {"allocatable": {PROBE: "1"}}}
         try:
-            with self._budget.request() as timeouts:
-                path = f"{self._path}/status"
-                apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts, dry_run=True)
+            self._merge("/status", {"status": {"allocatable": {PROBE: "1"}}}, dry_run=True)
         except ApiError as error:
             return judge(error)
         return judge(None)
@@ -87,18 +85,23 @@ class NodeWriter:
         return ""
 
     def _write_taint(self, present: bool) -> Mapping[str, Any]:
+        if (known := self._latest.get()) is not None:
+            as_read = {"metadata": {"resourceVersion": known.version}, "spec": {"taints": known.taints}}
+            with suppress(Conflict, Invalid):  # another client wrote in between: read the Node
+                if operations := taint_patch(as_read, CHANGING_TAINT, present=present):
+                    return self._patch_taint(operations, present)
+        raw = self._read()
+        operations = taint_patch(raw, CHANGING_TAINT, present=present)
+        return self._patch_taint(operations, present) if operations else raw
+
+    def _patch_taint(self, operations: Sequence[Mapping[str, Any]], present: bool) -> Mapping[str, Any]:
         with self._budget.request() as timeouts:
-            raw = apply.get(self._api, self._path, timeouts=timeouts)
-        if operations := taint_patch(raw, CHANGING_TAINT, present=present):
-            with self._budget.request() as timeouts:
-                raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
-            log.info("node taint %s %s", TAINT_CHANGING, "set" if present else "removed")
+            raw = apply.json_patch(self._api, self._path, operations, manager=AGENT_MANAGER, timeouts=timeouts)
+        log.info("node taint %s %s", TAINT_CHANGING, "set" if present else "removed")
         return raw
 
     def _write_label(self, present: bool) -> Mapping[str, Any]:
-        body = {"metadata": {"labels": {LABEL_MPS_DAEMONS: "true" if present else None}}}
-        with self._budget.request() as timeouts:
-            raw = apply.merge_patch(self._api, self._path, body, manager=AGENT_MANAGER, timeouts=timeouts)
+        raw = self._merge("", {"metadata": {"labels": {LABEL_MPS_DAEMONS: "true" if present else None}}})
         log.info("node label %s %s", LABEL_MPS_DAEMONS, "set" if present else "removed")
         return raw
 
@@ -108,14 +111,19 @@ class NodeWriter:
         texts = {name: str(count) for name, count in sorted(allocatable.items())}
         listed = {name: str(count) for name, count in sorted(capacity.items())}
         status = {"capacity": listed, "allocatable": texts}
-        body = {"metadata": {"resourceVersion": version}, "status": status}
         try:
-            with self._budget.request() as timeouts:
-                path = f"{self._path}/status"
-                raw = apply.merge_patch(self._api, path, body, manager=AGENT_MANAGER, timeouts=timeouts)
+            raw = self._merge("/status", {"metadata": {"resourceVersion": version}, "status": status})
         except Conflict:
-            with self._budget.request() as timeouts:  # the watch may be late
-                self._latest.accept(parse_node(apply.get(self._api, self._path, timeouts=timeouts)))
+            self._latest.accept(parse_node(self._read()))  # the watch may be late
             raise
         log.info("node allocatable written: %s", texts)
         return raw
+
+    def _read(self) -> Mapping[str, Any]:
+        with self._budget.request() as timeouts:
+            return apply.get(self._api, self._path, timeouts=timeouts)
+
+    def _merge(self, part: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Mapping[str, Any]:
+        path, manager = f"{self._path}{part}", AGENT_MANAGER
+        with self._budget.request() as timeouts:
+            return apply.merge_patch(self._api, path, body, manager=manager, timeouts=timeouts, dry_run=dry_run)

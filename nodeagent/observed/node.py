@@ -34,6 +34,8 @@ class ObservedNode:
     """Of GPU resources only; a resource that is not in it counts 0."""
     capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Likewise, with the devices that are listed as Unhealthy."""
+    taints: Sequence[Mapping[str, Any]] = ()
+    """As they were read: their places count where one is removed."""
     changing: bool = False
     """Our taint is on the Node."""
     ours: bool = False
@@ -92,6 +94,7 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         version=raw["metadata"].get("resourceVersion", ""),
         allocatable=_amounts(status.get("allocatable")),
         capacity=_amounts(status.get("capacity")),
+        taints=(raw.get("spec") or {}).get("taints") or (),
         changing=has_taint(raw, TAINT_CHANGING),
         ours=enablement(labels).mode is not None or labels.get(LABEL_NODE_AGENT) == "true",
         enablement_ended=enablement(labels).ended,

@@ -29,7 +29,7 @@ class AgentMetrics:
         export_build(self.registry, "agent", version)
         self._gpus = GpuGauges(clock=clock, name_pods=name_pods)
         self.registry.register(self._gpus)
-        self._generation = self._gauge("confirmed_generation", "Generation of the plan that was confirmed last.")
+        self.generation = self._gauge("confirmed_generation", "Generation of the plan that was confirmed last.")
         self.passes = self._seconds("pass_duration_seconds", "Duration of one pass.", PASS_BUCKETS)
         self.applied = self._seconds(
             "apply_duration_seconds", "From a GPU's new item to its being confirmed.", APPLY_BUCKETS
@@ -60,13 +60,9 @@ class AgentMetrics:
             "through, the plan shows CannotReport.",
         )
 
-    def found(
-        self, outcomes: Iterable[GpuOutcome], confirmed_generation: int | None, mps: MpsState | None = None
-    ) -> None:
+    def found(self, outcomes: Iterable[GpuOutcome], mps: MpsState | None = None) -> None:
         """What one pass saw."""
         self._gpus.seen = tuple(outcomes), mps
-        if confirmed_generation is not None:
-            self._generation.set(confirmed_generation)
 
     def actuated(self, done: Actuated) -> None:
         """What the actuator did on one GPU."""

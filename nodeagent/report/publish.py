@@ -1,6 +1,7 @@
 """Writes the plan's status: by server-side apply, forced, at most one a second, and only when it is new.
 
-Takes the status of a pass, returns how long to wait if it could not be written now. It is compared with the live
+Takes the status of a pass, returns how long to wait if it could not be written now. Where only who holds what has
+changed, three times as long lies between two writes: pods are bound one by one. It is compared with the live
 object, not with our last write: the controller forces Ready=Unknown on a silent agent, and that must be answered
 (`handback` decides when; until then everything but Ready is written). uid and resourceVersion go with every write, so
 that a new plan of this name never gets the old one's status, and a Ready that we have not read yet is never
@@ -8,6 +9,7 @@ overwritten.
 """
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names, paths
+from crds.v1alpha1.names import PartitionState
 from kube import apply
 from kube.budget import RequestBudget
 from kube.change_log import ChangeLog
@@ -27,6 +30,8 @@ from nodeagent.report.handback import Beats, Handback
 
 log = logging.getLogger(__name__)
 FIELDS = ("observedGeneration", "summary", "node", "models", "gpus", "devicePlugin")
+OF_USE = 3
+"""So many times as long lies between two writes of which the second only reports who holds what."""
 MOST_FAILURES = 3
 """So many writes in a row may fail before the heartbeat reports it."""
 MOST_PROBLEM_CHARS = 512
@@ -63,7 +68,7 @@ class StatusWriter:
     def __post_init__(self) -> None:
         self._handback, self._change_log = Handback(self.beats, clock=self.clock), ChangeLog(log)
         self._retries = RetryGate[str](clock=self.clock, first_seconds=FIRST_SECONDS, cap_seconds=CAP_SECONDS)
-        self._written_at: float | None = None
+        self._written_at = -math.inf
         self._taken_before = 0
         """Heartbeats that were taken before the last failure."""
 
@@ -77,10 +82,10 @@ class StatusWriter:
         if same(status, live) and not plan.unanswered:
             return later
         now = self.clock()
-        if not self._retries.may_send(self.node_name):
-            return self._retries.retry_at(self.node_name) - now
-        if self._written_at is not None and now < self._written_at + self.interval_seconds:
-            return self._written_at + self.interval_seconds - now
+        pause_seconds = self.interval_seconds * (OF_USE if same(_without_use(status), _without_use(live)) else 1)
+        due_at = max(self._retries.retry_at(self.node_name), self._written_at + pause_seconds)
+        if now < due_at:
+            return due_at - now
         self._written_at = now
         return self.interval_seconds if not self._write(plan, status) else later
 
@@ -95,7 +100,7 @@ class StatusWriter:
                 )
         except (NotFound, Conflict) as error:
             log.debug("status was not written: %s", error)
-            self._written_at = None  # the next pass, with what the watch brought, need not wait
+            self._written_at = -math.inf  # the next pass, with what the watch brought, need not wait
             return False
         except ApiError as error:
             self.latest.accept(replace(plan, unanswered=plan.unanswered or isinstance(error, Unavailable)))
@@ -129,6 +134,17 @@ def without_ready(status: Mapping[str, Any]) -> dict[str, Any]:
     """A status without its condition Ready."""
     rest = [c for c in status.get("conditions") or () if c.get("type") != names.Condition.READY.value]
     return {**status, "conditions": rest}
+
+
+def _without_use(status: Mapping[str, Any]) -> dict[str, Any]:
+    """A status that does not say which of the partitions that pods may have are held, and by whom."""
+    held = (PartitionState.FREE, PartitionState.USED)
+
+    def shown(part: Mapping[str, Any]) -> dict[str, Any]:
+        return {**part, "state": part["state"] in held or part["state"], "pod": ""}
+
+    gpus = [{**gpu, "partitions": [shown(p) for p in gpu.get("partitions", ())]} for gpu in status.get("gpus") or ()]
+    return {**status, "summary": None, "gpus": gpus}
 
 
 def same(status: Mapping[str, Any], live: Mapping[str, Any]) -> bool:

@@ -36,6 +36,8 @@ RETRY_SECONDS = 2.0
 LABELS_SECONDS = 10.0
 BRIEF_SECONDS = 0.5
 """A new list that the kubelet and the Node show sooner, as nearly always, is reported with that in one status."""
+QUICK_SECONDS = 5.0
+"""A change that was over sooner has no Event: the status says what it was, and a person hardly saw it."""
 PIDS_SECONDS = 60.0
 """Between two writes of a status in which the numbers of processes alone have changed."""
 _PID = re.compile(r"\bprocess \d+")
@@ -49,7 +51,8 @@ class _Begun:
     since: float
     at: float
     """When its last phase ended."""
-    over: tuple[str, ...] = ()
+    over: int = 0
+    """How many phases are over."""
 
 
 @dataclass(kw_only=True)
@@ -63,7 +66,6 @@ class Reporter:
     now: Callable[[], str]
     version: str
     """Of this agent."""
-    """Where the device plugin's config lies on the node."""
 
     def __post_init__(self) -> None:
         self._drift, self._mps_alarms = DriftWatch(), MpsAlarms()
@@ -71,9 +73,7 @@ class Reporter:
         self._begun: dict[str, _Begun] = {}
         self._states: dict[int, tuple[str, str]] = {}
         self._started = self.now()
-        self._refused_uids: frozenset[str] = frozenset()
-        self._twice_uids: frozenset[str] = frozenset()
-        self._generation: int | None = None
+        self._refused_uids = self._twice_uids = frozenset[str]()
         self._pids_at = -PIDS_SECONDS
 
     def report(self, result: PassResult) -> float | None:
@@ -85,7 +85,7 @@ class Reporter:
         plan = result.observation.plan
         status = plan_status(result, plan, version=self.version, now=self.now()) if plan is not None else None
         for outcome in result.outcomes:
-            self._note(outcome, result, _done(outcome, status, plan.generation if plan is not None else 0))
+            self._note(outcome, result, status)
         self._note_refused(result)
         self._note_twice(result)
         if result.observation.driver_problem is not None and not result.observation.driver_closed:
@@ -93,8 +93,8 @@ class Reporter:
         self._note_missing_labels(result)
         ready = all(outcome.state is GpuState.READY for outcome in result.outcomes if outcome.managed)
         if plan is not None and ready and not (result.problem or result.held_twice):
-            self._generation = plan.generation
-        self.metrics.found(result.outcomes, self._generation, result.observation.readings.mps)
+            self.metrics.generation.set(plan.generation)
+        self.metrics.found(result.outcomes, result.observation.readings.mps)
         if plan is None or status is None:
             return None
         if not same(status, plan.status) and same(_without_pids(status), _without_pids(plan.status)):
@@ -118,7 +118,7 @@ class Reporter:
         brief = brief and not result.work.desired.by_nvidia  # whose plugin needs longer
         return brief and self._durations.seconds("advertising") < BRIEF_SECONDS
 
-    def _note(self, outcome: GpuOutcome, result: PassResult, done: str) -> None:
+    def _note(self, outcome: GpuOutcome, result: PassResult, status: Mapping[str, Any] | None) -> None:
         """One GPU: whether its state has changed, and how long it took to be confirmed."""
         plan = result.observation.plan
         state = (str(outcome.state), str(outcome.reason))
@@ -130,9 +130,11 @@ class Reporter:
             log.info("GPU %d: %s (%s)%s", outcome.index, *state, text, extra=_fields(outcome, seconds))
             # Of a GPU that an earlier agent has confirmed already, Ready is not reported again.
             known = before is None and outcome.gpu is not None and outcome.gpu.uuid in result.work.confirmed
-            failed, ready = outcome.state is GpuState.FAILED, outcome.state is GpuState.READY and not known
-            if plan is not None and (failed or ready):
-                self.emit(_about(plan), "Warning" if failed else "Normal", outcome.reason, _event_text(outcome, done))
+            quick = seconds is not None and seconds < QUICK_SECONDS and (before or state)[0] != GpuState.FAILED
+            failed, ready = outcome.state is GpuState.FAILED, outcome.state is GpuState.READY and not (known or quick)
+            if plan is not None and status is not None and (failed or ready):
+                kind: EventType = "Warning" if failed else "Normal"
+                self.emit(_about(plan), kind, outcome.reason, _event_text(outcome, status, plan.generation))
 
     def _measure(self, uuid: str, outcome: GpuOutcome, result: PassResult) -> float | None:
         """How long the GPU's change takes, in whole and by phase; the seconds where it is over."""
@@ -147,12 +149,12 @@ class Reporter:
                 return None
             begun = self._begun[uuid] = _Begun(item_hash=outcome.item_hash, since=now, at=now)
         shown = ready or result.work.advertised.confirmation.all_allocatable
-        for phase, over in ((ACTUATE, outcome.converged), (REGISTER, shown), (ALLOCATABLE, ready)):
-            if phase not in begun.over:
-                if not over:
-                    break
-                self.metrics.phases.labels(phase).observe(now - begun.at)
-                begun.over, begun.at = (*begun.over, phase), now
+        phases = ((ACTUATE, outcome.converged), (REGISTER, shown), (ALLOCATABLE, ready))
+        for phase, over in phases[begun.over :]:
+            if not over:
+                break
+            self.metrics.phases.labels(phase).observe(now - begun.at)
+            begun.over, begun.at = begun.over + 1, now
         if ready:
             del self._begun[uuid]
             self.metrics.applied.observe(now - begun.since)
@@ -230,12 +232,10 @@ def _about_pod(pod: NodePod) -> ObjectReference:
     return ObjectReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, namespace=pod.namespace)
 
 
-def _done(outcome: GpuOutcome, status: Mapping[str, Any] | None, generation: int) -> str:
-    """What this generation of the plan created and destroyed on the GPU."""
-    gpus = (status or {}).get("gpus") or ()
-    change = next((gpu.get("lastChange") for gpu in gpus if gpu["index"] == outcome.index), None)
-    return in_words(LastChange.read(change), generation) if change else ""
-
-
-def _event_text(outcome: GpuOutcome, done: str) -> str:
-    return f"GPU {outcome.index}" + (f": {outcome.message}" if outcome.message else f" matches the plan{done}.")
+def _event_text(outcome: GpuOutcome, status: Mapping[str, Any], generation: int) -> str:
+    """With what this generation of the plan created and destroyed on the GPU, once it matches."""
+    if outcome.message:
+        return f"GPU {outcome.index}: {outcome.message}"
+    change = next((gpu.get("lastChange") for gpu in status["gpus"] if gpu["index"] == outcome.index), None)
+    done = in_words(LastChange.read(change), generation) if change else ""
+    return f"GPU {outcome.index} matches the plan{done}."

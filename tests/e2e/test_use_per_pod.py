@@ -41,7 +41,7 @@ def exported() -> dict[str, str]:
     whole = outcome(1)
     slices = tuple(_slice(number) for number in (1, 2))
     metrics = AgentMetrics("1", clock=lambda: 0.0, name_pods=True)
-    metrics.found([mig, replace(whole, partitions=slices)], None)
+    metrics.found([mig, replace(whole, partitions=slices)])
     (family,) = (one for one in metrics.registry.collect() if one.name == "gpuplan_agent_partition_pod_info")
     target = {"namespace": "gpuplan-system", "pod": "gpuplan-agent-x"}
     renamed = [

@@ -72,6 +72,51 @@ def test_the_taint_comes_and_goes_and_leaves_others_alone(api: ApiClient, foreig
     assert [taint["key"] for taint in taints(api)] == [t["key"] for t in foreign]
 
 
+def methods(api: ApiClient) -> list[str]:
+    """Of the requests from now on."""
+    assert isinstance(api, clients.Client)
+    sent: list[str] = []
+    api.answered = lambda method, _code, _seconds: sent.append(method)
+    return sent
+
+
+def test_the_taint_of_a_node_that_is_known_costs_one_request(api: ApiClient) -> None:
+    apply.merge_patch(api, PATH, {"spec": {"taints": [FOREIGN]}})
+    latest = LatestVersion[ObservedNode]()
+    latest.on_event(None, None, parse_node(apply.get(api, PATH)))
+    writer, sent = NodeWriter(api, "n", latest, RequestBudget(), clock=Clock()), methods(api)
+    assert writer.set_taint(True) == ""
+    assert writer.set_taint(False) == "", "its place is known from the answer"
+    assert sent == ["PATCH", "PATCH"]
+    assert taints(api) == [FOREIGN]
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_a_node_that_another_client_has_changed_is_read_again(api: ApiClient, present: bool) -> None:
+    """What the watch brought last says where the taint is, and it is elsewhere, or there is none, by now."""
+    latest = LatestVersion[ObservedNode]()
+    other = {"key": "other", "effect": "NoSchedule"}
+    ours = {"key": TAINT_CHANGING, "effect": "NoSchedule"}
+    apply.merge_patch(api, PATH, {"spec": {"taints": [] if present else [ours, FOREIGN]}})
+    latest.on_event(None, None, parse_node(apply.get(api, PATH)))
+    apply.merge_patch(api, PATH, {"spec": {"taints": [other] if present else [other, ours]}})
+    sent = methods(api)
+
+    assert NodeWriter(api, "n", latest, RequestBudget(), clock=Clock()).set_taint(present) == ""
+    assert sent == ["PATCH", "GET", "PATCH"]
+    assert [taint["key"] for taint in taints(api)] == (["other", TAINT_CHANGING] if present else ["other"])
+
+
+def test_a_taint_that_the_known_node_has_is_written_where_the_node_has_lost_it(api: ApiClient) -> None:
+    latest = LatestVersion[ObservedNode]()
+    apply.merge_patch(api, PATH, {"spec": {"taints": [{"key": TAINT_CHANGING, "effect": "NoSchedule"}]}})
+    latest.on_event(None, None, parse_node(apply.get(api, PATH)))
+    apply.merge_patch(api, PATH, {"spec": {"taints": None}})
+
+    assert NodeWriter(api, "n", latest, RequestBudget(), clock=Clock()).set_taint(True) == ""
+    assert [taint["key"] for taint in taints(api)] == [TAINT_CHANGING]
+
+
 def test_counts_are_written_and_others_kept(api: ApiClient) -> None:
     latest = LatestVersion[ObservedNode]()
     latest.on_event(None, None, parse_node(apply.get(api, PATH)))

@@ -51,9 +51,9 @@ def test_mps_daemons_that_answer_and_that_do_not() -> None:
     one, other = (str(found.gpu and found.gpu.uuid) for found in seen)
     daemons = (MpsDaemon(gpu=one, ready=True), MpsDaemon(gpu=other, ready=False), MpsDaemon(gpu="GPU-x", ready=True))
     metrics = AgentMetrics("1", clock=Clock())
-    metrics.found(seen, None, MpsState(daemons=daemons))
+    metrics.found(seen, MpsState(daemons=daemons))
     value = metrics.registry.get_sample_value
     assert value("gpuplan_agent_mps_daemon_ready", {"gpu": "0"}) == 1
     assert value("gpuplan_agent_mps_daemon_ready", {"gpu": "1"}) == 0
-    metrics.found(seen, None)
+    metrics.found(seen)
     assert value("gpuplan_agent_mps_daemon_ready", {"gpu": "1"}) is None

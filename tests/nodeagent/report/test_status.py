@@ -10,6 +10,7 @@ from crds.v1alpha1.plan import item_hash
 from crds.v1alpha1.spec import GpuItem
 from crds.v1alpha1.status import profiles_of
 from nodeagent.report.publish import same
+from nodeagent.report.reporter import QUICK_SECONDS
 from sandbox.driver import boards
 from tests import incidents
 from tests.builders.models import H100, T4
@@ -17,6 +18,7 @@ from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.items import Raw, mig
 from tests.nodeagent.report.schema import check
 from tests.nodeagent.report.test_conditions import REFUSED
+from tests.nodeagent.world import World
 
 
 def test_the_status_fits_the_schema_in_every_state(make_world: MakeWorld) -> None:
@@ -53,23 +55,49 @@ def test_an_empty_node_shows_its_gpus_and_whether_mig_mode_is_on(make_world: Mak
 
 def test_the_last_change_of_a_gpu_stays_and_its_event_names_it(make_world: MakeWorld) -> None:
     world = make_world(cut(("1g.10gb", 6)), *empty(1))
+    world.settle(4)
+    holder = world.pod("nvidia.com/mig-1g.10gb")
     world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+    assert world.found()[0] == "WaitingForRelease"
+    world.clock.now += QUICK_SECONDS
+    world.finish(holder)
     world.settle()
 
     change = world.gpu_status()["lastChange"]
     assert (change["created"], change["destroyed"]) == (["mig-7g.80gb at 0"], ["mig-1g.10gb at 6"])
     assert change["generation"] == 1
     assert "lastChange" not in world.gpu_status(1)
-    confirmed = [text for _, reason, text in world.events if reason == "Confirmed"]
     text = "GPU 0 matches the plan: created mig-7g.80gb at 0 and destroyed mig-1g.10gb at 6 (generation 1)."
-    assert confirmed == [text]
+    assert confirmed(world) == [text]
 
     world.restart()
     world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("1g.10gb", 0)))
     world.settle()
     assert world.gpu_status()["lastChange"] == change, "nothing of it has changed since"
     assert world.gpu_status(1)["lastChange"]["created"] == ["mig-1g.10gb at 0"]
+    assert confirmed(world) == [text], "of a change that was over within seconds the status is enough"
     check(world)
+
+
+def test_a_gpu_that_had_failed_has_an_event_however_soon_it_is_ready(make_world: MakeWorld) -> None:
+    world = make_world(cut(("3g.40gb", 4)))
+    world.apply(mig(0, ("3g.40gb", 4)))
+    world.settle()
+    uuid = world.gpu().uuid
+    incidents.lose(world.machine, uuid)
+    world.run(0.5)
+    assert world.found()[0] == "Failed"
+    world.events.clear()
+    incidents.find_again(world.machine, uuid)
+    world.settle()
+
+    assert world.found()[0] == "Ready"
+    assert confirmed(world) == ["GPU 0 matches the plan."]
+
+
+def confirmed(world: World) -> list[str]:
+    return [text for _, reason, text in world.events if reason == "Confirmed"]
 
 
 def test_a_gpu_that_was_lost_for_a_while_did_not_change(make_world: MakeWorld) -> None:

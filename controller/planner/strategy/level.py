@@ -12,6 +12,7 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.placement.admission import admit
+from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.existing_supply import use_ready
 from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.making_room import make_room
@@ -69,12 +70,16 @@ def _place_in_group(board: Board, group: int, members: Sequence[Assignment]) -> 
         _place_again(board, group, hardest_first)
 
 
-def settle_level(board: Board, assignments: Sequence[Assignment], gangs: Gangs) -> None:
+def settle_level(
+    board: Board, assignments: Sequence[Assignment], gangs: Gangs, constrained: ConstrainedPlacement
+) -> None:
     """Complete gangs or take them off, and give to others what that leaves."""
     gangs.settle(board, assignments)
-    left = [one for one in assignments if not (one.placed or one.pod.gang or one.constrained)]
+    left = [one for one in assignments if not (one.placed or one.pod.gang)]
     for one in sorted(left, key=lambda one: (one.needs.cpu_milli, one.pod.created, one.pod.key)):
-        board.place(one)
+        if not one.constrained:
+            board.place(one)
+    constrained.place(one for one in left if one.constrained)
 
 
 def _place_again(board: Board, group: int, assignments: Sequence[Assignment]) -> None:

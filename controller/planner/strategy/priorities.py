@@ -108,7 +108,7 @@ def _place_one_by_one(board: Board, level: Sequence[Assignment], rules: Rules) -
             board.place(one)
     tried = [one for one in level if one.tried]
     rules.constrained.place(one for one in tried if one.constrained and not one.placed)
-    settle_level(board, tried, rules.gangs)
+    settle_level(board, tried, rules.gangs, rules.constrained)
 
 
 def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
@@ -135,7 +135,7 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     _place_at_once(board, known, rules, most - sum(one.placed for one in tried))
     _place_constrained(board, [one for one in constrained if not one.placed], rules)
     if rules.gangs.needs:
-        settle_level(board, tried, rules.gangs)
+        settle_level(board, tried, rules.gangs, rules.constrained)
         rules.report(PlannerPhase.GANGS)
     return sum(one.placed for one in tried)
 

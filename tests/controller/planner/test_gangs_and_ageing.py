@@ -10,7 +10,7 @@ from benchmarks.instances import MIXES, instance
 from controller.explanation import explain
 from controller.model.reasons import UnplacedReason
 from controller.model.results import PlanningResult
-from controller.model.scheduling import LabelSelector, PodAffinityTerm, SchedulingContext
+from controller.model.scheduling import LabelSelector, PodAffinityTerm, Requirement, SchedulingContext
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from controller.planning import plan
@@ -46,6 +46,25 @@ def test_a_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
     assert placed(result) == {"single"}
     assert reasons(result) == dict.fromkeys(("train-0", "train-1"), UnplacedReason.GANG_WAITS)
     assert "Pod group train needs places for 2 pods at once; only 0 can be provided." in result.unplaced[0].message
+
+
+@pytest.mark.parametrize("labels", [(), (("app", "web"),)])
+def test_what_a_gang_leaves_goes_also_to_a_pod_whose_place_others_decide(labels: tuple[tuple[str, str], ...]) -> None:
+    """Its pods are cheaper, and have the GPU first. Only a pod with the label keeps away from the other node."""
+    apart = PodAffinityTerm(
+        topology_key="kubernetes.io/hostname",
+        selector=LabelSelector(requirements=(Requirement(key="app", operator="In", values=("web",)),)),
+        namespaces=("team",),
+    )
+    single = replaced(pod("single", "7g.40gb", created=9, labels=labels), anti_affinity=(apart,) if labels else ())
+    nodes = [
+        server("node-1", mig(), labels={"kubernetes.io/hostname": "node-1"}),
+        server("node-2", mig(used=[("7g.40gb", 0)]), labels={"kubernetes.io/hostname": "node-2"}),
+    ]
+    held = replaced(holder("node-2", "7g.40gb"), labels=(("app", "web"),))
+    result = plan(cluster(*nodes, pods=[held], pending=[*gang("train", 2, "4g.20gb"), single]))
+
+    assert placed(result) == {"single"}
 
 
 @pytest.mark.parametrize(

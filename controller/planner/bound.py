@@ -8,15 +8,14 @@ plan can place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
-from controller.planner.board.pools import MigPool, MpsPool, fillable, whole_gb
-from controller.planner.placement.shares import competing
+from controller.planner.board.pools import MigPool, MpsPool
 from partitioning.models import ProfileSpec
 from partitioning.states import StateTable, state_table
 
@@ -32,12 +31,9 @@ Weights = Mapping[str, float]
 
 
 def upper_bound(board: Board, assignments: Sequence[Assignment], remarks: list[str]) -> int:
-    """Pods that compete for no GPU with each other are counted apart, which is never more than counting all at once.
-
-    A figure that cannot be computed costs no plan: it is the number of pods then, and `remarks` gets the reason.
-    """
+    """A figure that cannot be computed costs no plan: it is the number of pods then, and `remarks` gets the reason."""
     try:
-        return _Supply(board, {name for one in assignments for name, _ in one.wants}).serves_at_most(assignments)
+        return _bound(board, assignments) if assignments else 0
     except Exception as error:  # noqa: BLE001  # named in the remark
         remark = f"The bound could not be computed ({type(error).__name__}: {error})."
         if remark not in remarks:
@@ -45,36 +41,9 @@ def upper_bound(board: Board, assignments: Sequence[Assignment], remarks: list[s
         return len(assignments)
 
 
-class _Supply:
-    """What the board has before anything is placed, counted once for all kinds of pods."""
-
-    def __init__(self, board: Board, requested: Collection[str]) -> None:
-        self.free = board.free_in(*range(len(board.groups)))
-        self.pools = [
-            (pool, Counter([device.state for device in pool.devices])) for group in board.groups for pool in group.pools
-        ]
-        self.alone = dict.fromkeys(sorted(requested), 0)
-        """How many there can be of each resource if nothing else is made."""
-        for pool, states in self.pools:
-            for name in pool.serves.intersection(requested):
-                self.alone[name] += sum(count * pool.most(state, name) for state, count in states.items())
-        self.together = [
-            (weights, sum(_capacity_of(pool, states, weights) for pool, states in self.pools))
-            for weights in _together([pool for pool, _ in self.pools])
-        ]
-
-    def serves_at_most(self, assignments: Sequence[Assignment]) -> int:
-        possible = [one for one in assignments if all(count <= self.alone[name] for name, count in one.wants)]
-        numbers = competing([pool for pool, _ in self.pools], possible)
-        rivals: dict[int, list[Assignment]] = {}
-        for one in possible:
-            rivals.setdefault(numbers[one.wants[0][0]], []).append(one)
-        return sum(_bound(self, each) for each in rivals.values())
-
-
-def _bound(supply: _Supply, assignments: Sequence[Assignment]) -> int:
+def _bound(board: Board, assignments: Sequence[Assignment]) -> int:
     kinds = Counter((one.wants, one.needs.cpu_milli, one.needs.memory_bytes) for one in assignments)
-    measures = _measures(supply, list(kinds))
+    measures = _measures(board, list(kinds))
     possible = [
         (number, count)
         for number, count in enumerate(kinds.values())
@@ -94,17 +63,27 @@ def _most(priced: Iterable[tuple[float, int]]) -> int:
     return served
 
 
-def _measures(supply: _Supply, kinds: Sequence[Kind]) -> list[list[float]]:
-    """Per measure, what each kind takes of all there is."""
+def _measures(board: Board, kinds: Sequence[Kind]) -> list[list[float]]:
+    """Per measure, what each kind takes of all there is: of each resource, as many as there can be if alone."""
     wanted, cpu, memory = zip(*kinds, strict=True)
-    requested = {name for wants in wanted for name, _ in wants}
-    alone = [({name: 1.0}, capacity) for name, capacity in supply.alone.items() if name in requested]
-    found: list[tuple[Sequence[float], float]] = [
-        (cpu, supply.free.cpu_milli),
-        (memory, supply.free.memory_bytes),
-        ([1] * len(kinds), supply.free.pods),
+    free = board.free_in(*range(len(board.groups)))
+    pools = [
+        (pool, Counter([device.state for device in pool.devices])) for group in board.groups for pool in group.pools
     ]
-    for weights, capacity in (*alone, *supply.together):
+    found: list[tuple[Sequence[float], float]] = [
+        (cpu, free.cpu_milli),
+        (memory, free.memory_bytes),
+        ([1] * len(kinds), free.pods),
+    ]
+    alone = dict.fromkeys(sorted({name for wants in wanted for name, _ in wants}), 0)
+    for pool, states in pools:
+        for name in pool.serves.intersection(alone):
+            alone[name] += sum(count * pool.most(state, name) for state, count in states.items())
+    together = [
+        (weights, sum(_capacity_of(pool, states, weights) for pool, states in pools))
+        for weights in _together([pool for pool, _ in pools])
+    ]
+    for weights, capacity in (*(({name: 1.0}, count) for name, count in alone.items()), *together):
         found.append(([sum(count * weights.get(name, 0) for name, count in wants) for wants in wanted], capacity))
     return [[amount / (capacity or _NOTHING) for amount in taken] for taken, capacity in found]
 
@@ -112,7 +91,7 @@ def _measures(supply: _Supply, kinds: Sequence[Kind]) -> list[list[float]]:
 def _together(pools: Sequence[Pool]) -> list[Weights]:
     """Slices of MIG by compute and by memory, then memory of MPS."""
     mig = [pool for pool in pools if isinstance(pool, MigPool)]
-    mps = {name: float(gb) for pool in pools if isinstance(pool, MpsPool) for name, gb in pool.sizes_gb.items()}
+    mps = {name: float(mib) for pool in pools if isinstance(pool, MpsPool) for name, mib in pool.sizes_mib.items()}
     return [_least(mig, lambda spec: spec.compute_slices), _least(mig, lambda spec: spec.size), mps]
 
 
@@ -129,7 +108,9 @@ def _least(pools: Sequence[MigPool], measure: Callable[[ProfileSpec], int]) -> W
 def _capacity_of(pool: Pool, states: Mapping[int, int], weights: Weights) -> float:
     """The most that partitions made from a pool, with so many devices in each state, can weigh."""
     if isinstance(pool, MpsPool):
-        return _mps_capacity(pool, states, weights)
+        return (
+            0.0 if weights.keys().isdisjoint(pool.sizes_mib) else sum(n * pool.free_mib(s) for s, n in states.items())
+        )
     if not isinstance(pool, MigPool):
         return sum(count * state * weights.get(name, 0) for name in pool.serves for state, count in states.items())
     table = state_table(pool.model, frozenset(pool.profiles.values()))
@@ -145,14 +126,3 @@ def _heaviest(table: StateTable, state: int, per_profile: tuple[float, ...]) -> 
         sum(number * weight for number, weight in zip(vector, per_profile, strict=True))
         for vector in table.pareto(state)
     )
-
-
-def _mps_capacity(pool: MpsPool, states: Mapping[int, int], weights: Weights) -> float:
-    """By memory: the weights are sizes in GB."""
-    served = [mib for name, mib in pool.sizes_mib.items() if name in weights]
-    if not served:
-        return 0.0
-    most = {state: min(pool.clients(state), pool.free_mib(state) // min(served)) for state in states}
-    filled = fillable(frozenset(pool.sizes_gb.values()))
-    # A slice of N GB takes up to one MiB less: a GPU is credited with all that its slices may save.
-    return sum(count * filled[whole_gb(pool.free_mib(state) + most[state])] for state, count in states.items())

@@ -5,7 +5,6 @@ per cent that greedy placing leaves. `prefer_older` gives the place of one pod t
 bounded by a count of trials, never by a clock, and never leave fewer pods placed.
 """
 
-from bisect import insort
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,11 +22,8 @@ def exchange(
     board: Board, assignments: Sequence[Assignment], cost: Callable[[Assignment], float], steps: int, most: int
 ) -> int:
     """No more than `most` of those that wait can find a place. Returns how many more are placed."""
-    exchanger = _Exchange(board, cost, steps, most, {id(one): one for one in assignments if one.placed})
-    for one in assignments:
-        if not one.placed:
-            exchanger.queue(one)
-    while exchanger.sweep():
+    exchanger = _Exchange(board, cost, steps, most)
+    while exchanger.sweep(assignments):
         pass
     return exchanger.gained
 
@@ -38,37 +34,29 @@ class _Exchange:
     cost: Callable[[Assignment], float]
     steps: int
     most: int
-    placed: dict[int, Assignment]
-    """By identity."""
-    shapes: list[tuple[float, int]] = field(default_factory=list)
-    """Of pods that wait, the cheapest first."""
     waiting: dict[int, list[Assignment]] = field(default_factory=dict)
-    """By shape, the oldest first."""
+    """By shape, the cheapest first, of each the oldest first."""
     gained: int = 0
 
-    def sweep(self) -> bool:
+    def sweep(self, assignments: Sequence[Assignment]) -> bool:
         """Try once without each that is placed, the most expensive first; whether another sweep may gain more."""
-        before = self.gained
-        for assignment in sorted(self.placed.values(), key=self._order, reverse=True) if self._goes_on() else ():
-            if not self._goes_on():
+        before, ordered = self.gained, sorted(assignments, key=self._order)
+        for one in ordered:
+            if not one.placed:
+                self.waiting.setdefault(one.shape, []).append(one)
+        for one in [one for one in reversed(ordered) if one.placed]:
+            if not self.waiting or self.steps <= 0 or self.gained >= self.most:
                 return False
-            if self._may_admit(assignment):
-                self._try_without(assignment)
+            if self._may_admit(one):
+                self._try_without(one)
+        self.waiting.clear()
         return self.gained > before
-
-    def _goes_on(self) -> bool:
-        return bool(self.shapes) and self.steps > 0 and self.gained < self.most
 
     def _order(self, assignment: Assignment) -> tuple[float, int, tuple[str, str]]:
         return (self.cost(assignment), assignment.pod.created, assignment.pod.key)
 
-    def queue(self, assignment: Assignment) -> None:
-        if not self.waiting.get(assignment.shape):
-            insort(self.shapes, (self.cost(assignment), assignment.shape))
-        insort(self.waiting.setdefault(assignment.shape, []), assignment, key=self._order)
-
     def _cheapest(self) -> Iterator[list[Assignment]]:
-        return (self.waiting[shape] for _, shape in islice(self.shapes, _SHAPES))
+        return islice(self.waiting.values(), _SHAPES)
 
     def _may_admit(self, assignment: Assignment) -> bool:
         """Whether CPU and memory would do for some waiting pod in place of this one."""
@@ -88,12 +76,15 @@ class _Exchange:
             board.put(assignment, node, taken)
             return
         board.settle((node,))
-        if len(admitted) >= 2 or board.place(assignment):
-            self._book(admitted, assignment)
+        if len(admitted) == 1 and not board.place(assignment):
+            board.take_off(admitted[0])
+            board.put(assignment, node, taken)
             return
-        for other in admitted:
-            board.take_off(other)
-        board.put(assignment, node, taken)
+        self.gained += len(admitted) - (not assignment.placed)
+        for one in admitted:
+            self.waiting[one.shape].remove(one)
+            if not self.waiting[one.shape]:
+                del self.waiting[one.shape]
 
     def _admit(self, node: int) -> list[Assignment]:
         """Place waiting pods on a node, cheapest first."""
@@ -113,17 +104,6 @@ class _Exchange:
                     break
                 admitted.append(assignment)
         return admitted
-
-    def _book(self, admitted: Sequence[Assignment], lifted: Assignment) -> None:
-        for one in admitted:
-            self.waiting[one.shape].remove(one)
-            if not self.waiting[one.shape]:
-                self.shapes.remove((self.cost(one), one.shape))
-            self.placed[id(one)] = one
-        if not lifted.placed:
-            del self.placed[id(lifted)]
-            self.queue(lifted)
-        self.gained += len(admitted) - (not lifted.placed)
 
 
 def prefer_older(board: Board, level: Sequence[Assignment], steps: int) -> None:

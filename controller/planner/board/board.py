@@ -158,11 +158,8 @@ class Board:
         best = min(some, key=lambda offer: offer.cost, default=None)
         return None if best is None else taken_of(best.found)
 
-    def take_off(self, assignment: Assignment) -> tuple[int, Taken]:
-        """Returns where it was, for `put`."""
-        node, taken = self.lift(assignment)
-        self.settle((node,))
-        return node, taken
+    def take_off(self, assignment: Assignment) -> None:
+        self.settle((self.lift(assignment)[0],))
 
     def clear(self, assignments: Iterable[Assignment]) -> None:
         """Take off all of them that are placed."""

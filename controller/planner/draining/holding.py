@@ -11,8 +11,9 @@ from controller.model.demand import demand_of
 from controller.model.views import PartitionView, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
-from controller.planner.board.devices import Device
+from controller.planner.board.devices import NO_PARTS, Device, Reach
 from controller.planner.board.setup import state_of
+from controller.planner.board.several_partitions import on_node
 from controller.planner.inventory.stock import NodeStock
 
 
@@ -20,17 +21,12 @@ def could_hold_with(
     assignment: Assignment, device: Device, stock: NodeStock, retained: Sequence[PartitionView], board: Board
 ) -> bool:
     """Whether the GPU could hold all partitions of the pod if of those in use only these stayed."""
-    pool, gpu = device.pool, stock.gpus[device.gpu]
-    if not all(resource in pool.serves for resource, _ in assignment.wants) or gpu.model is None:
+    gpu = stock.gpus[device.gpu]
+    if gpu.model is None:
         return False
     state = state_of(replace(gpu, retained=tuple(retained)), gpu.model)
-    for resource, count in sorted(assignment.wants, key=lambda want: board.rank[want[0]]):
-        for _ in range(count):
-            fitting = pool.fit(state, resource)
-            if fitting is None:
-                return False
-            state = fitting.after
-    return True
+    left = replace(device, state=state, ready=NO_PARTS, parts=[])
+    return on_node([left], assignment.demand, board.rank, Reach.NEW) is not None
 
 
 def fits_without(

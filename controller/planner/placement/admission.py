@@ -8,8 +8,9 @@ each node has the CPU in the right place shows when the admitted are placed. Nev
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 
 from controller.model.capacity import Capacity
@@ -22,7 +23,7 @@ from controller.planner.placement.shares import ResourceShares, Scale
 
 _SCARCE = 0.9
 """A dimension that is loaded less than this does not decide what fits."""
-_STEPS = 10
+_STEPS = 5
 
 Priced = tuple[Assignment, ResourceShares]
 
@@ -66,7 +67,7 @@ def _rank(priced: Priced) -> int:
 def _most_that_fit(priced: list[Priced], packing: PackingCheck) -> tuple[list[Assignment], list[Assignment]]:
     most: tuple[list[Assignment], list[Assignment]] = ([], [])
     for prices in _grid(priced):
-        found = _all_that_fit([one for one, _ in sorted(priced, key=_cost_at(prices))], packing)
+        found = _all_that_fit([one for one, _ in sorted(priced, key=partial(_cost, prices))], packing)
         most = max(most, found, key=lambda each: (len(each[0]), len(each[1])))
         if not found[1] or len(priced) == 1:
             break
@@ -111,25 +112,17 @@ def _tie_break(assignment: Assignment) -> tuple[str, int, int, tuple[str, str]]:
     return (pod.gang, len(assignment.groups), pod.created, pod.key)
 
 
-def _cost_at(prices: ResourceShares) -> Callable[[Priced], float]:
-    price, cpu_price, memory_price = prices
-
-    def cost(priced: Priced) -> float:
-        gpu, cpu, memory = priced[1]
-        return gpu * price + cpu * cpu_price + memory * memory_price
-
-    return cost
+def _cost(prices: ResourceShares, priced: Priced) -> float:
+    gpu, cpu, memory = priced[1]
+    return gpu * prices[0] + cpu * prices[1] + memory * prices[2]
 
 
 def _grid(priced: Sequence[Priced]) -> list[ResourceShares]:
     """Price vectors over the scarce dimensions, the extremes first."""
-    totals = [sum(shares[dimension] for _, shares in priced) for dimension in range(3)]
-    scarce = [dimension for dimension in range(3) if totals[dimension] > _SCARCE] or [0]
-    steps = [(gpu, cpu, _STEPS - gpu - cpu) for gpu in range(_STEPS + 1) for cpu in range(_STEPS + 1 - gpu)]
-    if len(scarce) == 3:
-        steps = [step for step in steps if all(part % 2 == 0 for part in step)]
-    useful = [step for step in steps if all(part == 0 or dimension in scarce for dimension, part in enumerate(step))]
-    return [(gpu / _STEPS, cpu / _STEPS, memory / _STEPS) for gpu, cpu, memory in reversed(useful)]
+    scarce = [sum(shares[dimension] for _, shares in priced) > _SCARCE for dimension in range(3)]
+    steps = range(_STEPS, -1, -1)
+    every: list[ResourceShares] = [(g, c, _STEPS - g - c) for g in steps for c in steps if g + c <= _STEPS]
+    return [each for each in every if not any(each[n] and not scarce[n] for n in range(3))] or every[:1]
 
 
 def _longest_fitting(ordered: Sequence[Assignment], packing: PackingCheck) -> int:

@@ -5,11 +5,10 @@ memory slices alike for MIG, and memory for MPS. Shares compare pods; they never
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from controller.model.demand import Demand, Wants
-from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
 from controller.planner.board.nodes import NodeCapacity
@@ -50,23 +49,6 @@ def measure(board: Board, group: int, resources: Iterable[str]) -> Scale:
         gpu=_gpu_costs(board.groups[group].pools, sorted(resources)),
         nodes=[board.nodes[node] for node in board.groups[group].nodes],
     )
-
-
-def competing(pools: Iterable[Pool], assignments: Iterable[Assignment]) -> Mapping[str, int]:
-    """A number per resource: those of two numbers never come from the same GPUs, and no pod requests both."""
-    number: dict[str, int] = {}
-    members: list[list[str]] = []
-    wants = dict.fromkeys(one.wants for one in assignments)
-    for names in (*(pool.serves for pool in pools), *({name for name, _ in each} for each in wants)):
-        known = {number[name] for name in names if name in number}
-        home = max(known, key=lambda one: len(members[one]), default=len(members))
-        if not known:
-            members.append([])
-        joining = [name for name in names if name not in number]
-        joining += (name for other in known if other != home for name in members[other])
-        members[home] += joining
-        number.update(dict.fromkeys(joining, home))
-    return number
 
 
 def _gpu_costs(pools: Sequence[Pool], resources: Sequence[str]) -> dict[str, float]:

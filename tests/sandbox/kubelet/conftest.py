@@ -64,6 +64,7 @@ class KubeletBench:
             cdi_dirs=(self.root / "cdi",),
         )
         self.kubelets.append(kubelet)
+        self._hang_up()  # a call on the connection of the one before could be lost
         kubelet.start()
         return kubelet
 
@@ -96,8 +97,12 @@ class KubeletBench:
         for kubelet in self.kubelets:
             kubelet.kill()
         self.runtime.close()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self._channel is not None:
             self._channel.close()
+            self._channel = None
 
     @property
     def lister(self) -> PodResourcesListerStub:

@@ -43,7 +43,7 @@ def plan(
             left_out = errors | aside.nodes
             effort.start(len(snapshot.pods) + len(snapshot.other_pods) + len(snapshot.pending))
             finished = search(aside.snapshot, options or PlannerOptions(), left_out.keys(), on_phase, effort)
-            result = outcome(finished, (*why_unplaced(finished), *aside.unplaced()))
+            result = outcome(finished, (*why_unplaced(finished, out_of_time), *aside.unplaced()))
         except NodePlanningError as failed:
             name, error = next(iter(failed.errors.items()))
             if aside.takes(error, name):

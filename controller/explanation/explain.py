@@ -7,9 +7,9 @@ those count; nodes of the other kind are a hint in the details. Never changes th
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -34,11 +34,12 @@ from controller.explanation.shortfalls import no_large_node, too_little_left
 from controller.explanation.whole_gpus import about_whole_gpus
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
-from controller.model.results import Unplaced
+from controller.model.results import CutShort, Unplaced
 from controller.model.views import NodeView, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.nodes import NodeCapacity
-from controller.planner.effort import Effort
+from controller.planner.effort import Effort, never
+from controller.planner.inventory.node_groups import cost_on_node
 from controller.planner.inventory.stock import Ineligible
 from controller.planner.placement.gangs import GangKey, key_of
 from controller.planner.search import Finished
@@ -88,11 +89,13 @@ class _Able(NamedTuple):
     """Those that are there for this kind of partition."""
     others: list[Cause]
     """Why the others are not."""
+    sizes: Set[tuple[int, int]]
+    """CPU in milli and memory in bytes that one of those nodes has, empty."""
 
 
-def why_unplaced(finished: Finished) -> tuple[Unplaced, ...]:
+def why_unplaced(finished: Finished, out_of_time: Callable[[], bool] = never) -> tuple[Unplaced, ...]:
     """All pending pods that request partitions and have no place, those that no planning could help first."""
-    explainer = _Explainer(finished)
+    explainer = _Explainer(finished, out_of_time)
     return (
         *finished.demands.refused,
         *(_unplaced(one.pod, about_incomplete(one)) for one in finished.gangs.incomplete),
@@ -107,9 +110,9 @@ def _unplaced(pod: PodView, answer: Answer) -> Unplaced:
 class _Explainer:
     """Made once per pass, after the last request was placed."""
 
-    def __init__(self, finished: Finished) -> None:
+    def __init__(self, finished: Finished, out_of_time: Callable[[], bool]) -> None:
         self.waiting = [one for one in finished.tried if not one.placed]
-        self._effort = Effort(LOOKS)
+        self._effort = Effort(LOOKS, out_of_time)
         self._effort.begin(Counter(one.pod.namespace for one in self.waiting))
         self._gangs = finished.gangs
         self._stocks = finished.stocks
@@ -118,7 +121,7 @@ class _Explainer:
         self._groups = finished.groups
         self._drains = finished.drains.found
         self._able: dict[Wants, _Able] = {}
-        self._no_gpu: dict[Wants, Answer] = {}
+        self._no_gpu = cache(lambda wants: no_gpu(self._stocks, [self._stocks[one[0]] for one in self._alike], wants))
         self._prospects = Prospects(finished.stocks, finished.board.devices)
         self._outlooks: dict[tuple[Wants, tuple[int, ...]], _Outlook] = {}
         self._large_gangs: dict[GangKey | None, Answer | None] = {}
@@ -178,14 +181,15 @@ class _Explainer:
         same = self._constrained.equivalence_class(assignment)
         found = self._answers.get(same)
         if found is None and not self._effort.may(assignment.pod.namespace):
-            return UNEXPLAINED
+            return NO_WORK_LEFT if self._effort.cut_short is CutShort.TIME else UNEXPLAINED
         if found is None:
             found = self._answers[same] = self._with_hint(assignment, self._answer(assignment))
         return found
 
     def _with_hint(self, assignment: Assignment, found: Answer) -> Answer:
         able = self._able_nodes(assignment.wants)
-        return found._replace(detail=f"{found.detail} {also(able.others) if able.nodes else ''}".strip())
+        more = also(able.others, said=f"{found.message} {found.detail}") if able.nodes else ""
+        return found._replace(detail=f"{found.detail} {more}".strip())
 
     def _answer(self, assignment: Assignment) -> Answer:
         if self._groups.unexamined(assignment.pod):
@@ -195,12 +199,16 @@ class _Explainer:
             each = 1 if len(wants) == 1 else _TOGETHER
             self._effort.spend(assignment.pod, len(self._alike) * each + len(self._stocks) // _GLANCES)
         able = self._able_nodes(wants)
-        self._effort.spend(assignment.pod, 1 + (len(able.nodes) + len(able.others)) // _GLANCES)
+        needs = assignment.needs
+        self._effort.spend(assignment.pod, 1 + len(able.sizes) // _GLANCES)
+        if able.nodes and not any(
+            needs.cpu_milli <= cpu and needs.memory_bytes <= memory for cpu, memory in able.sizes
+        ):
+            return no_large_node(needs, able.sizes)
+        self._effort.spend(assignment.pod, (len(able.nodes) + len(able.others)) // _GLANCES)
         if not able.nodes:
             others = [cause.node for cause in able.others]
-            return self._elsewhere(assignment, able.others, others) if others else self._never_fits(wants)
-        if not any(self._stocks[node].is_large_enough(assignment.needs) for node in able.nodes):
-            return no_large_node(assignment.needs, (self._stocks[node].node for node in able.nodes))
+            return self._elsewhere(assignment, able.others, others) if others else self._no_gpu(wants)
         nodes = [node for node in able.nodes if self._groups.may_use(assignment.pod, node)]
         large = [node for node in nodes if self._stocks[node].is_large_enough(assignment.needs)]
         if not large:
@@ -224,6 +232,7 @@ class _Explainer:
 
     def _refused(self, assignment: Assignment, refusals: Mapping[int, str]) -> Answer | None:
         """Filters that read other pods keep it off all nodes, or off all that have room."""
+        self._effort.spend(assignment.pod, len(refusals))
         reasons = Counter(refusals.values())
         if not reasons[""]:
             return kept_off_by_others(len(refusals), reasons)
@@ -253,7 +262,6 @@ class _Explainer:
 
     def _named(self, pod: PodView, nodes: Sequence[int]) -> frozenset[int]:
         """Those that its selector and affinity do not exclude: no remedy must lead it to others."""
-        self._effort.spend(pod, len(nodes))
         return frozenset([number for number in nodes if self._names(pod, self._stocks[number].node)])
 
     def _names(self, pod: PodView, node: NodeView) -> bool:
@@ -269,6 +277,7 @@ class _Explainer:
         return [cause for cause in found if not (whole and cause.ineligible is Ineligible.NOT_ENABLED)]
 
     def _misfit(self, pod: PodView, node: NodeView) -> Misfit | None:
+        self._effort.spend(pod, cost_on_node(pod))
         return self._groups.why_not(pod, node)
 
     def _outlook(self, assignment: Assignment, nodes: Sequence[int]) -> _Outlook:
@@ -302,14 +311,8 @@ class _Explainer:
             meant = [number for number in able if is_meant_for(self._stocks[number], wants)]
             rest = sorted(set(able).difference(meant))
             others = [cause for node in rest for cause in causes_of(self._stocks[node], node, wants)]
-            found = self._able[wants] = _Able(meant, others)
-        return found
-
-    def _never_fits(self, wants: Wants) -> Answer:
-        """No node's GPUs could hold it, even empty."""
-        found = self._no_gpu.get(wants)
-        if found is None:
-            found = self._no_gpu[wants] = no_gpu(self._stocks, [self._stocks[nodes[0]] for nodes in self._alike], wants)
+            sizes = {(one.cpu_milli, one.memory_bytes) for one in (self._stocks[node].node.capacity for node in meant)}
+            found = self._able[wants] = _Able(meant, others, sizes)
         return found
 
     def _filtered(self, assignment: Assignment, nodes: Sequence[int], named: Set[int]) -> Answer:

@@ -165,12 +165,13 @@ def nearest(causes: Sequence[Cause]) -> Answer:
     return Answer(row.reason, f"{_filled(row.what, these)} {_filled(row.remedy, these)}", also(others))
 
 
-def also(causes: Sequence[Cause]) -> str:
-    """One sentence per cause, without remedies."""
+def also(causes: Sequence[Cause], said: str = "") -> str:
+    """One sentence per cause, without remedies; none that is `said` already."""
     by_kind: dict[Ineligible, list[Cause]] = {}
     for cause in sorted(causes, key=lambda cause: (_NEARNESS[cause.ineligible], cause.node)):
         by_kind.setdefault(cause.ineligible, []).append(cause)
-    return " ".join(_filled(_ROWS[ineligible].what, these) for ineligible, these in by_kind.items())
+    sentences = (_filled(_ROWS[ineligible].what, these) for ineligible, these in by_kind.items())
+    return " ".join(one for one in sentences if one not in said)
 
 
 def _filled(template: str, causes: Sequence[Cause]) -> str:

@@ -4,7 +4,7 @@ Takes a demand and nodes whose GPUs would do, returns one answer. All that the n
 of is named. Never looks at GPUs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from controller.explanation.phrases import Answer, counted, cpus, cpus_and_memory, gib, joined, spelled
@@ -27,13 +27,15 @@ class _Shortfall(NamedTuple):
     remedy: str = "Request less"
 
 
-def no_large_node(needs: Capacity, nodes: Iterable[NodeView]) -> Answer:
-    """No node, even empty, has the CPU and memory."""
-    capacities = [node.capacity for node in nodes]
-    cpu = max(one.cpu_milli for one in capacities)
-    memory = max(one.memory_bytes for one in capacities)
+def no_large_node(needs: Capacity, sizes: Collection[tuple[int, int]]) -> Answer:
+    """No node, even empty, has the CPU and memory; `sizes`: what nodes have of both, in milli and bytes."""
+    cpu, memory = (max(amounts) for amounts in zip(*sizes, strict=True))
     short_of_cpu, short_of_memory = needs.cpu_milli > cpu, needs.memory_bytes > memory
-    if short_of_cpu == short_of_memory:  # where neither is, no one node has enough of both
+    if not (short_of_cpu or short_of_memory):
+        requested = cpus_and_memory(needs.cpu_milli, needs.memory_bytes)
+        message = f"The pod requests {requested}; no node with such GPUs has both. Request less of one of them."
+        return Answer(UnplacedReason.NEVER_FITS, message)
+    if short_of_cpu and short_of_memory:
         requested, largest = cpus_and_memory(needs.cpu_milli, needs.memory_bytes), cpus_and_memory(cpu, memory)
     elif short_of_cpu:
         requested, largest = cpus(needs.cpu_milli), f"{cpu / 1000:g}"

@@ -139,8 +139,8 @@ class NodeGroups:
         """Hold each kind against unlike nodes; returns those for which there was no work left."""
         number, ranks = Counter[str](), list[int]()
         for pod, owners in zip(self._samples, self._owners, strict=True):
-            number.update(owners.keys() if _cost(pod) == 1 else ())
-            ranks.append(min(number[namespace] for namespace in owners) if _cost(pod) == 1 else _ALWAYS + 1)
+            number.update(owners.keys() if cost_on_node(pod) == 1 else ())
+            ranks.append(min(number[namespace] for namespace in owners) if cost_on_node(pod) == 1 else _ALWAYS + 1)
         others, left = list[int](), _LOOKS
         for kind in sorted(range(len(ranks)), key=ranks.__getitem__):
             if ranks[kind] > _ALWAYS or left <= 0:
@@ -163,9 +163,9 @@ class NodeGroups:
         pod, owners = self._samples[kind], self._owners[kind].values()
         narrow = self._narrowed(pod)
         places = range(len(self._able)) if narrow is None else sorted(narrow)
-        work = _cost(pod) * len(places)
+        work = cost_on_node(pod) * len(places)
         payer = next((one for one in owners if always or self._effort.free(one.namespace) >= work), None)
-        if payer is None:
+        if payer is None or (not always and self._effort.over()):
             return False
         found = [self._refusal(pod, self._nodes[place]) for place in places]
         # To divide pods among the nodes that accept them takes as much again.
@@ -207,7 +207,7 @@ class NodeGroups:
     def too_costly(self, pod: PodView) -> bool:
         """No pass has work enough for its rules on so many nodes: to wait does not help."""
         places = self._narrowed(pod)
-        return 2 * _cost(pod) * len(self._able if places is None else places) > self._effort.most
+        return 2 * cost_on_node(pod) * len(self._able if places is None else places) > self._effort.most
 
     def kind_of(self, pod: PodView) -> int:
         """A number: pods of one kind may use the same nodes."""
@@ -226,8 +226,14 @@ class NodeGroups:
         return self._refusal(pod, node)
 
     def _refusal(self, pod: PodView, node: NodeView) -> Misfit | None:
-        refusal = why_not(pod, node, self._profiles, relabels=node.name in self._relabelled)
-        return refusal or settled_refusal(node, self._volumes_of(pod), self._profile_of(pod))
+        """By the filters that read pod and node alone."""
+        profile, misfit = self._profile_of(pod), None
+        for variant in expected_after(node, mps=_shares(pod.gpu), relabels=node.name in self._relabelled):
+            verdict = filter_node(pod, variant, ignored_taints=IGNORED_TAINTS, profile=profile)
+            if not isinstance(verdict, Misfit):
+                return settled_refusal(node, self._volumes_of(pod), profile)
+            misfit = misfit or verdict
+        return misfit
 
     def settled(self, demand: Demand) -> Demand:
         """Without the volumes that its groups take into account: they keep the pod off no other node."""
@@ -245,24 +251,10 @@ class NodeGroups:
         return self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
 
 
-def _cost(pod: PodView) -> int:
+def cost_on_node(pod: PodView) -> int:
     """Of a filter on one node. How many values a list has costs nothing there: they are looked up in a set."""
     terms = tried_on_each(pod.node_affinity) // 8 if pod.node_affinity else 0
     return 1 + (len(pod.node_selector) + len(pod.tolerations)) // 64 + terms
-
-
-def why_not(
-    pod: PodView, node: NodeView, profiles: SchedulerProfiles = NO_PROFILES, *, relabels: bool = False
-) -> Misfit | None:
-    """The same by the filters that read pod and node alone."""
-    profile = profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
-    misfit = None
-    for variant in expected_after(node, mps=_shares(pod.gpu), relabels=relabels):
-        verdict = filter_node(pod, variant, ignored_taints=IGNORED_TAINTS, profile=profile)
-        if not isinstance(verdict, Misfit):
-            return None
-        misfit = misfit or verdict
-    return misfit
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,6 @@ from controller.model.views import PlannerOptions, PodView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
-from controller.planner.board.rooms import Offer
 from controller.planner.board.several_partitions import taken_of
 from controller.planner.effort import FILTERS, WORK, Effort
 from controller.planner.placement.surroundings import cluster_of
@@ -221,7 +220,9 @@ class ConstrainedPlacement:
                     self._cut = True
                     return False
                 if self._refusal(assignment, offer.node) is None:
-                    self._assign(assignment, offer)
+                    self._board.put(assignment, offer.node, taken_of(offer.found))
+                    self._sync(assignment)
+                    self._at = self._board.moves
                     return True
                 refused.add(offer.node)
         return False
@@ -244,11 +245,6 @@ class ConstrainedPlacement:
         found = self._cluster.why_not(pod, self._nodes[node].name, without=_DECIDED_ELSEWHERE)
         self._effort.spend(pod, min(most, FILTERS + self._cluster.visits - before))
         return found or fails_always(self._cluster.profile_of(pod))
-
-    def _assign(self, assignment: Assignment, offer: Offer) -> None:
-        self._board.put(assignment, offer.node, taken_of(offer.found))
-        self._sync(assignment)
-        self._at = self._board.moves
 
     def _catch_up(self) -> None:
         """Show the cluster where every pod is by now. Some may have left a place since, which lets others in."""

@@ -8,8 +8,9 @@ search take another way. Never leaves out a pod that could be placed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
+from controller.model.capacity import Capacity
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
@@ -20,7 +21,9 @@ from controller.simulator.terms import Pair
 _ROUNDS = 4
 """What is left out may be what others need: gangs, and pods near which others must be."""
 
-_LOOKS = 5_000_000
+_LARGEST = 64
+"""Amounts with which each other one is compared, to find those that are less."""
+_LOOKS = 1_000_000
 """After so many at nodes, pods of one partition keep their groups: to place them takes no look at every node."""
 
 
@@ -34,10 +37,18 @@ def leave_out_hopeless(
     """`may_serve`: whether a drain serves the pod, or could."""
     rooms = _Rooms(board)
     for _ in range(_ROUNDS):
-        before = sum(bool(one.groups) for one in assignments)
-        _leave_out(assignments, constrained, may_serve, rooms)
+        able = [one for one in assignments if one.groups]
+        labels = Counter[Pair](pair for one in able for pair in one.pod.labels)
+        hopes: dict[Hashable, bool] = {}
+        for one in sorted(able, key=constrained.turn):
+            pods_class = (constrained.equivalence_class(one), one.tried, bool(one.pod.gang))
+            if pods_class not in hopes:
+                many = rooms.looked > _LOOKS and one.demand.single is not None
+                hopes[pods_class] = many or any(constrained.may_accept(one, node, labels) for node in rooms.nodes(one))
+            if not hopes[pods_class] and not may_serve(one):
+                one.groups = ()
         gangs.leave_out(assignments)
-        if before == sum(bool(one.groups) for one in assignments):
+        if all(one.groups for one in able):
             break
 
 
@@ -54,33 +65,37 @@ class _Rooms:
         self.looked = 0
         """At how many nodes, so far."""
         self._known: dict[tuple[Wants, Hashable], bool] = {}
+        self._largest: dict[Wants, list[Capacity]] = {}
+        """What the nodes that have the partitions have left besides."""
 
     def nodes(self, one: Assignment) -> Iterator[int]:
+        if one.wants not in self._largest:
+            having = self._having(one, range(len(self._board.groups)))
+            self._largest[one.wants] = _largest({self._board.nodes[node].free for node in having})
+        self.looked += len(self._largest[one.wants])
+        # Thousands of pods may need unlike amounts that no node has: no node is asked for these either.
+        if any(free.fits(one.needs) for free in self._largest[one.wants]):
+            for node in self._having(one, one.groups):
+                self.looked += 1 + len(one.pod.host_ports)
+                if self._board.fits(one, node):
+                    yield node
+
+    def _having(self, one: Assignment, groups: Iterable[int]) -> Iterator[int]:
+        """Nodes of these groups with the partitions that the pod wants."""
         # Thousands of pods may request sizes of which no GPU has room for one: no node is asked for these.
-        pools = ((group, self._board.groups[group].pools) for group in one.groups)
+        pools = ((group, self._board.groups[group].pools) for group in groups)
         able = (group for group, each in pools if all(any(pool.gives(name) for pool in each) for name, _ in one.wants))
         for kind, nodes in (item for group in able for item in self._kinds[group].items()):
             if (one.wants, kind) not in self._known:
                 self._known[one.wants, kind] = self._board.has_partitions(one, nodes[0])
             self.looked += 1
-            for node in nodes if self._known[one.wants, kind] else ():
-                self.looked += 1 + len(one.pod.host_ports)
-                if self._board.fits(one, node):
-                    yield node
+            yield from nodes if self._known[one.wants, kind] else ()
 
 
-def _leave_out(
-    assignments: Sequence[Assignment],
-    constrained: ConstrainedPlacement,
-    may_serve: Callable[[Assignment], bool],
-    rooms: _Rooms,
-) -> None:
-    labels = Counter[Pair](pair for one in assignments if one.groups for pair in one.pod.labels)
-    hopes: dict[Hashable, bool] = {}
-    for one in sorted((one for one in assignments if one.groups), key=constrained.turn):
-        pods_class = (constrained.equivalence_class(one), one.tried, bool(one.pod.gang))
-        if pods_class not in hopes:
-            many = rooms.looked > _LOOKS and one.demand.single is not None
-            hopes[pods_class] = many or any(constrained.may_accept(one, node, labels) for node in rooms.nodes(one))
-        if not hopes[pods_class] and not may_serve(one):
-            one.groups = ()
+def _largest(amounts: Collection[Capacity]) -> list[Capacity]:
+    """What fits in none of these fits in none of all. Some that are less than others may be among very many."""
+    largest: list[Capacity] = []
+    for one in sorted(amounts, key=lambda one: (one.cpu_milli, one.memory_bytes, one.pods, one.other), reverse=True):
+        if not any(each.fits(one) for each in largest[:_LARGEST]):
+            largest.append(one)
+    return largest

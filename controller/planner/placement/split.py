@@ -13,7 +13,7 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.placement.shares import Scale
 
 _ROUNDS = 30
-_MOST = 2_000_000
+_MOST = 500_000
 """Nodes that are looked at for pods of all shapes; after them, whether a group serves a pod shows when it is placed."""
 _SHIFTS = 5_000_000
 """Shares of groups that are moved at most, in all rounds."""

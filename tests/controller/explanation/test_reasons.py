@@ -1,5 +1,6 @@
 """Every pod that gets nothing has an answer: why, with names, numbers and what would help."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -148,6 +149,8 @@ def test_the_remedy_is_about_the_node_that_the_pod_names(
     _, message = answer_to(cluster(*nodes, pending=[one]))
     assert words in message
     assert selects == "nowhere" or "Change the pod's node selector" not in message
+    sentences = re.split(r"(?<=\.) ", message)
+    assert len(sentences) == len(set(sentences))
 
 
 def test_free_slices_where_the_profile_may_not_start() -> None:

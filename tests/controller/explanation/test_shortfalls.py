@@ -182,3 +182,13 @@ def test_ineligible_gpus_are_mentioned_along_with_full_ones() -> None:
 
     assert reason is UnplacedReason.NO_CAPACITY
     assert "GPU 0 on node node-2 is fixed in spec.gpus of gpupartitionplan/node-2." in message
+
+
+def test_cpu_and_memory_that_no_node_has_at_once() -> None:
+    servers = server("a", mig(), cpu=400_000, memory_gib=64), server("b", mig(), cpu=8_000, memory_gib=4096)
+    reason, message = answer_to(cluster(*servers, pending=[pod("a", "1g.5gb", cpu=100_000, memory_gib=512)]))
+
+    assert reason is UnplacedReason.NEVER_FITS
+    assert message == (
+        "The pod requests 100 CPUs and 512 GiB of memory; no node with such GPUs has both. Request less of one of them."
+    )

@@ -5,6 +5,7 @@ node. The pod of a person who does what each sentence says runs in the end, and 
 """
 
 import random
+import re
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -62,5 +63,7 @@ def test_what_a_message_says_is_true(rng: random.Random) -> None:
     snapshot = limited_cluster(rng)
     pods = {one.uid: one for one in snapshot.pending}
     for missed in plan(snapshot).unplaced:
+        sentences = re.split(r"(?<=\.) ", missed.full)
+        assert len(sentences) == len(set(sentences)), missed
         found = untruth(snapshot, pods[missed.uid], missed)
         assert not found, found

@@ -23,6 +23,7 @@ from controller.planner.effort import Effort
 from controller.planner.inventory import node_groups
 from controller.planner.placement.shares import Scale
 from controller.planning import plan
+from controller.simulator import filter_node
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.world import applied
 
@@ -234,6 +235,23 @@ def test_once_the_time_is_over_pods_are_divided_without_a_look_at_every_group(di
 
     assert len(result.placed) >= 15
     assert divided == []
+
+
+def test_once_the_time_is_over_filters_are_asked_for_the_first_kinds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what other nodes they may use, nor why they wait, is found out."""
+    asked: set[str] = set()
+
+    def counting(one: PodView, *given: Any, **more: Any) -> Any:
+        asked.add(one.name)
+        return filter_node(one, *given, **more)
+
+    monkeypatch.setattr(node_groups, "filter_node", counting)
+    plain, nowhere = pod("plain", "1g.5gb"), pod("nowhere", "1g.5gb", selector={"zone": "none"})
+    result = late(crowded([*(choosy(number) for number in range(9)), plain, nowhere], bound=0, nodes=10), 0)
+
+    assert [one.uid for one in result.placed] == ["uid-plain"]
+    assert len(result.unplaced) == 10
+    assert asked == {"plain"}
 
 
 @pytest.mark.parametrize("kind", ["hostile", "choosy"])

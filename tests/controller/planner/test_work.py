@@ -115,6 +115,26 @@ def test_pods_next_to_a_daemon_set_cost_the_same_on_any_number_of_nodes() -> Non
     assert costs[1] <= 1.5 * costs[0]
 
 
+@pytest.mark.parametrize("large", ["CPU", "memory", "both", "several"])
+def test_a_further_pod_that_is_too_large_for_every_node_costs_the_same_next_to_any_daemon_set(large: str) -> None:
+    costs = [calls(too_large(large, nodes, 60)) - calls(too_large(large, nodes, 20)) for nodes in (20, 80)]
+    assert costs[1] <= 1.2 * costs[0]
+
+
+def too_large(large: str, nodes: int, number: int) -> Snapshot:
+    """Unlike pods next to a DaemonSet's; half of the nodes have much CPU, half much memory."""
+    found = daemon_set(nodes)
+    sizes = [(400_000, 64) if one % 2 else (8_000, 4096) for one in range(nodes)]
+    servers = [
+        server(node.name, mig(), cpu=cpu, memory_gib=memory)
+        for node, (cpu, memory) in zip(found.nodes, sizes, strict=True)
+    ]
+    cpu, memory_gib = {"CPU": (10**7, 1), "memory": (1, 10**5), "both": (10**5, 512), "several": (10**7, 1)}[large]
+    wants = ("1g.5gb", 2 if large == "several" else 1)
+    odd = [pod(f"odd-{one:03}", wants, cpu=cpu + one, memory_gib=memory_gib + one) for one in range(number)]
+    return cluster(*servers, pending=[*found.pending, *odd])
+
+
 def daemon_set(nodes: int, others: int = 0) -> Snapshot:
     """Each pod names its node, as the controller of DaemonSets writes it; so many others for each may go to any."""
     names = [f"node-{number:03}" for number in range(nodes)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.planner.inventory.node_groups import why_not
+from controller.planner.inventory.node_groups import NodeGroups
 from controller.simulator import expected_after
 from controller.simulator.relabel import labels_after
 from tests.builders.objects import Json, plan
@@ -100,5 +100,6 @@ def test_selectors_are_tried_against_the_labels_after_the_cut(
     containers = [{"name": "c", "resources": {"limits": limits}}]
     pod = a_pod("p", spec={"containers": containers, "affinity": {"nodeAffinity": required}})
 
-    assert (why_not(pod, node(labels=now), relabels=True) is None) == relabelled
-    assert (why_not(pod, node(labels=now), relabels=False) is None) == kept
+    there = node(labels=now)
+    assert (NodeGroups([there], [pod], relabelled={there.name}).why_not(pod, there) is None) == relabelled
+    assert (NodeGroups([there], [pod]).why_not(pod, there) is None) == kept

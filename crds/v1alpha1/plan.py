@@ -8,11 +8,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
-from crds.v1alpha1.base import Wire, cel
+from crds.v1alpha1.base import Wire, cel, rules
 from crds.v1alpha1.spec import MAX_GPUS, GpuItem, PlanSpec
 from crds.v1alpha1.status import PlanStatus
 
@@ -34,21 +34,17 @@ class GPUPartitionPlan(Wire):
     """How the GPUs of one node are partitioned: what is desired (spec) and what is confirmed (status)."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-validations": [
-                cel(
-                    "self.metadata.name == self.spec.nodeName",
-                    NAMED_AFTER_NODE,
-                    fieldPath=".spec.nodeName",
-                )
-            ]
-        }
+        json_schema_extra=rules(
+            cel("self.metadata.name == self.spec.nodeName", NAMED_AFTER_NODE, fieldPath=".spec.nodeName")
+        )
     )
     api_version: Literal["gpuplan.dev/v1alpha1"] = "gpuplan.dev/v1alpha1"
     kind: Literal["GPUPartitionPlan"] = "GPUPartitionPlan"
     metadata: PlanMeta
-    spec: Annotated[PlanSpec, Field(description="The desired partitioning of the node's GPUs.")]
-    status: Annotated[PlanStatus | None, Field(description="What the node's agent has observed and confirmed.")] = None
+    spec: PlanSpec
+    """The desired partitioning of the node's GPUs."""
+    status: PlanStatus | None = None
+    """What the node's agent has observed and confirmed."""
 
 
 def effective_items(spec: PlanSpec, cards: Mapping[int, str] = NO_CARDS) -> dict[int, GpuItem]:

@@ -11,60 +11,57 @@ from pydantic import BeforeValidator, Field
 
 from crds.v1alpha1.base import Wire, atomic, list_map
 
+Partitions = Annotated[
+    list[Annotated[str, Field(max_length=128)]] | None, Field(max_length=64, json_schema_extra=atomic())
+]
+"""As sentences name them."""
+
 
 class ConditionStatus(Wire):
     """One condition, in the form of metav1.Condition."""
 
-    type: Annotated[str, Field(max_length=64, description="Type of the condition, such as Ready.")]
-    status: Annotated[Literal["True", "False", "Unknown"], Field(description="True, False or Unknown.")]
-    observed_generation: Annotated[
-        int | None,
-        Field(
-            ge=0, json_schema_extra={"format": "int64"}, description="metadata.generation that this condition is about."
-        ),
-    ] = None
-    last_transition_time: Annotated[
-        str, Field(json_schema_extra={"format": "date-time"}, description="When status last changed, UTC.")
-    ]
-    reason: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=128,
-            pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-            description="One CamelCase word for programs.",
-        ),
-    ]
-    message: Annotated[str, Field(max_length=4096, description="One sentence for people; may be empty.")]
+    type: Annotated[str, Field(max_length=64)]
+    """Type of the condition, such as Ready."""
+    status: Literal["True", "False", "Unknown"]
+    """True, False or Unknown."""
+    observed_generation: Annotated[int | None, Field(ge=0, json_schema_extra={"format": "int64"})] = None
+    """metadata.generation that this condition is about."""
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """When status last changed, UTC."""
+    reason: Annotated[str, Field(min_length=1, max_length=128, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """One CamelCase word for programs."""
+    message: Annotated[str, Field(max_length=4096)]
+    """One sentence for people; may be empty."""
 
 
 class Summary(Wire):
     """What the printer columns show: the mode, and used and total partitions."""
 
-    mode: Annotated[str | None, Field(max_length=32, description="spec.mode, or Auto where the plan gives none.")] = (
-        None
-    )
-    gpus: Annotated[int | None, Field(ge=0, description="GPUs of the node.")] = None
-    model: Annotated[str | None, Field(max_length=128, description="Their model; mixed where they are of several.")] = (
-        None
-    )
-    mig: Annotated[
-        str | None,
-        Field(
-            max_length=32, description="MIG instances, used/total; off where MIG mode is off on every GPU that has it."
-        ),
-    ] = None
-    mps: Annotated[str | None, Field(max_length=32, description="MPS slices, used/total.")] = None
-    whole: Annotated[str | None, Field(max_length=32, description="Whole GPUs, used/total.")] = None
+    mode: Annotated[str | None, Field(max_length=32)] = None
+    """spec.mode, or Auto where the plan gives none."""
+    gpus: Annotated[int | None, Field(ge=0)] = None
+    """GPUs of the node."""
+    model: Annotated[str | None, Field(max_length=128)] = None
+    """Their model; mixed where they are of several."""
+    mig: Annotated[str | None, Field(max_length=32)] = None
+    """MIG instances, used/total; off where MIG mode is off on every GPU that has it."""
+    mps: Annotated[str | None, Field(max_length=32)] = None
+    """MPS slices, used/total."""
+    whole: Annotated[str | None, Field(max_length=32)] = None
+    """Whole GPUs, used/total."""
 
 
 class NodeFacts(Wire):
     """The node as the agent found it."""
 
-    uid: Annotated[str | None, Field(max_length=64, description="UID of the Node object.")] = None
-    boot_id: Annotated[str | None, Field(alias="bootID", max_length=64, description="Boot id of the node.")] = None
-    driver_version: Annotated[str | None, Field(max_length=64, description="Version of the NVIDIA driver.")] = None
-    agent_version: Annotated[str | None, Field(max_length=64, description="Version of gpuplan's agent.")] = None
+    uid: Annotated[str | None, Field(max_length=64)] = None
+    """UID of the Node object."""
+    boot_id: Annotated[str | None, Field(alias="bootID", max_length=64)] = None
+    """Boot id of the node."""
+    driver_version: Annotated[str | None, Field(max_length=64)] = None
+    """Version of the NVIDIA driver."""
+    agent_version: Annotated[str | None, Field(max_length=64)] = None
+    """Version of gpuplan's agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,135 +142,108 @@ def _absent(usual: str) -> BeforeValidator:
 class ModelReport(Wire):
     """A GPU model of this node, once per model."""
 
-    name: Annotated[str, Field(max_length=128, description="Product name, as NVML reports it.")]
-    memory_mib: Annotated[int, Field(alias="memoryMiB", description="Memory of the GPU in MiB.")]
-    compute_capability: Annotated[
-        str | None, Field(max_length=8, description="CUDA compute capability, such as 9.0.")
-    ] = None
+    name: Annotated[str, Field(max_length=128)]
+    """Product name, as NVML reports it."""
+    memory_mib: Annotated[int, Field(alias="memoryMiB")]
+    """Memory of the GPU in MiB."""
+    compute_capability: Annotated[str | None, Field(max_length=8)] = None
+    """CUDA compute capability, such as 9.0."""
     profiles: Annotated[
-        str | None,
-        Field(
-            max_length=4096,
-            pattern=f"^{_PROFILE}(; {_PROFILE})*$",
-            description="MIG profiles, each with its id, its compute slices, its size in memory slices and in MiB, how "
-            "many the driver makes where there is room for more, and the memory slices at which it may start.",
-        ),
-        BeforeValidator(_as_text),
+        str | None, Field(max_length=4096, pattern=f"^{_PROFILE}(; {_PROFILE})*$"), BeforeValidator(_as_text)
     ] = None
+    """MIG profiles, each with its id, its compute slices, its size in memory slices and in MiB, how many the driver
+    makes where there is room for more, and the memory slices at which it may start."""
 
 
 class PartitionStatus(Wire):
     """A MIG instance, an MPS slice or a whole GPU that exists on the node."""
 
-    resource: Annotated[str, Field(max_length=128, description="The resource that pods request.")]
-    uuid: Annotated[str, Field(max_length=128, description="Device id, as the kubelet knows it.")]
-    start: Annotated[int | None, Field(ge=0, le=15, description="First memory slice of a MIG instance.")] = None
-    size: Annotated[int | None, Field(ge=1, le=16, description="Memory slices of a MIG instance.")] = None
-    memory_mib: Annotated[int | None, Field(alias="memoryMiB", description="Memory of the partition in MiB.")] = None
-    state: Annotated[
-        Literal["Used", "Free", "Unknown", "Pending", "Withdrawn"],
-        Field(description="Used, Free, Unknown (counts as used), Pending (not yet schedulable) or Withdrawn."),
-    ]
-    pod: Annotated[str | None, Field(max_length=317, description="namespace/name of the pod that holds it.")] = None
+    resource: Annotated[str, Field(max_length=128)]
+    """The resource that pods request."""
+    uuid: Annotated[str, Field(max_length=128)]
+    """Device id, as the kubelet knows it."""
+    start: Annotated[int | None, Field(ge=0, le=15)] = None
+    """First memory slice of a MIG instance."""
+    size: Annotated[int | None, Field(ge=1, le=16)] = None
+    """Memory slices of a MIG instance."""
+    memory_mib: Annotated[int | None, Field(alias="memoryMiB")] = None
+    """Memory of the partition in MiB."""
+    state: Literal["Used", "Free", "Unknown", "Pending", "Withdrawn"]
+    """Used, Free, Unknown (counts as used), Pending (not yet schedulable) or Withdrawn."""
+    pod: Annotated[str | None, Field(max_length=317)] = None
+    """namespace/name of the pod that holds it."""
 
 
 class LastChange(Wire):
     """What the last change of a GPU made and destroyed."""
 
-    time: Annotated[str, Field(json_schema_extra={"format": "date-time"}, description="When that was seen, UTC.")]
-    generation: Annotated[
-        int,
-        Field(ge=0, json_schema_extra={"format": "int64"}, description="metadata.generation that was carried out."),
-    ]
-    created: Annotated[
-        list[Annotated[str, Field(max_length=128)]] | None,
-        Field(max_length=64, json_schema_extra=atomic(), description="Partitions that came, as mig-1g.10gb at 6."),
-    ] = None
-    destroyed: Annotated[
-        list[Annotated[str, Field(max_length=128)]] | None,
-        Field(max_length=64, json_schema_extra=atomic(), description="Partitions that went."),
-    ] = None
+    time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """When that was seen, UTC."""
+    generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
+    """metadata.generation that was carried out."""
+    created: Partitions = None
+    """Partitions that came, as mig-1g.10gb at 6."""
+    destroyed: Partitions = None
+    """Partitions that went."""
 
 
 class GpuStatus(Wire):
     """One GPU of the node."""
 
-    index: Annotated[int, Field(ge=0, le=15, description="Index on the node.")]
-    uuid: Annotated[str | None, Field(max_length=96, description="UUID of the card.")] = None
-    model: Annotated[
-        str | None, Field(max_length=128, description="Product name; left out where status.models has but one.")
-    ] = None
-    state: Annotated[
-        Literal["Unmanaged", "Changing", "Advertising", "WaitingForRelease", "Ready", "Failed"],
-        Field(description="How far this GPU is with its plan."),
-    ]
-    plan_hash: Annotated[
-        str | None, Field(max_length=64, description="Hash of the effective item that was last confirmed.")
-    ] = None
-    reason: Annotated[
-        str | None, Field(max_length=128, description="One CamelCase word for the state, where that is not enough.")
-    ] = None
-    message: Annotated[str | None, Field(max_length=1024, description="What happens, or what must be done.")] = None
-    mig_mode: Annotated[
-        Literal["Enabled", "Disabled", "NotSupported"] | None, Field(description="MIG mode as it is now.")
-    ] = None
-    health: Annotated[
-        Literal["Unhealthy", "Unknown"] | None,
-        _absent("OK"),
-        Field(description="Health of the card, where it is not good."),
-    ] = None
-    missing: Annotated[
-        list[Annotated[str, Field(max_length=128)]] | None,
-        Field(max_length=64, json_schema_extra=atomic(), description="Partitions of the plan that do not exist yet."),
-    ] = None
-    partitions: Annotated[
-        list[PartitionStatus] | None,
-        Field(max_length=64, json_schema_extra=atomic(), description="Every partition that exists, used or not."),
-    ] = None
-    last_change: Annotated[
-        LastChange | None, Field(description="What of its partitions changed last, by gpuplan or by others.")
-    ] = None
+    index: Annotated[int, Field(ge=0, le=15)]
+    """Index on the node."""
+    uuid: Annotated[str | None, Field(max_length=96)] = None
+    """UUID of the card."""
+    model: Annotated[str | None, Field(max_length=128)] = None
+    """Product name; left out where status.models has but one."""
+    state: Literal["Unmanaged", "Changing", "Advertising", "WaitingForRelease", "Ready", "Failed"]
+    """How far this GPU is with its plan."""
+    plan_hash: Annotated[str | None, Field(max_length=64)] = None
+    """Hash of the effective item that was last confirmed."""
+    reason: Annotated[str | None, Field(max_length=128)] = None
+    """One CamelCase word for the state, where that is not enough."""
+    message: Annotated[str | None, Field(max_length=1024)] = None
+    """What happens, or what must be done."""
+    mig_mode: Literal["Enabled", "Disabled", "NotSupported"] | None = None
+    """MIG mode as it is now."""
+    health: Annotated[Literal["Unhealthy", "Unknown"] | None, _absent("OK")] = None
+    """Health of the card, where it is not good."""
+    missing: Partitions = None
+    """Partitions of the plan that do not exist yet."""
+    partitions: Annotated[list[PartitionStatus] | None, Field(max_length=64, json_schema_extra=atomic())] = None
+    """Every partition that exists, used or not."""
+    last_change: LastChange | None = None
+    """What of its partitions changed last, by gpuplan or by others."""
 
 
 class DevicePluginStatus(Wire):
     """What was advertised to the kubelet, and what of it was confirmed."""
 
-    backend: Annotated[str | None, Field(max_length=16, description="The device plugin in charge.")] = None
-    config: Annotated[
-        str | None, Field(max_length=253, description="Key of the ConfigMap that NVIDIA's device plugin reads.")
-    ] = None
-    device_list_strategy: Annotated[
-        Literal["envvar"] | None,
-        _absent("cdi-cri"),
-        Field(description="envvar where containers get their devices by NVIDIA_VISIBLE_DEVICES, not by CDI names."),
-    ] = None
+    backend: Annotated[str | None, Field(max_length=16)] = None
+    """The device plugin in charge."""
+    config: Annotated[str | None, Field(max_length=253)] = None
+    """Key of the ConfigMap that NVIDIA's device plugin reads."""
+    device_list_strategy: Annotated[Literal["envvar"] | None, _absent("cdi-cri")] = None
+    """envvar where containers get their devices by NVIDIA_VISIBLE_DEVICES, not by CDI names."""
 
 
 class PlanStatus(Wire):
     """What the node's agent observes and has confirmed."""
 
-    observed_generation: Annotated[
-        int | None,
-        Field(
-            json_schema_extra={"format": "int64"},
-            description="metadata.generation that the agent read last; -1 until it has read any.",
-        ),
-    ] = None
-    summary: Annotated[Summary | None, Field(description="Mode, and used and total partitions.")] = None
-    conditions: Annotated[
-        list[ConditionStatus] | None,
-        Field(max_length=16, json_schema_extra=list_map("type"), description="Conditions of the whole plan."),
-    ] = None
-    node: Annotated[NodeFacts | None, Field(description="The node as the agent found it.")] = None
-    models: Annotated[
-        list[ModelReport] | None,
-        Field(max_length=8, json_schema_extra=atomic(), description="GPU models of the node, from NVML."),
-    ] = None
-    gpus: Annotated[
-        list[GpuStatus] | None,
-        Field(max_length=16, json_schema_extra=atomic(), description="Every GPU of the node."),
-    ] = None
-    device_plugin: Annotated[DevicePluginStatus | None, Field(description="What was advertised to the kubelet.")] = None
+    observed_generation: Annotated[int | None, Field(json_schema_extra={"format": "int64"})] = None
+    """metadata.generation that the agent read last; -1 until it has read any."""
+    summary: Summary | None = None
+    """Mode, and used and total partitions."""
+    conditions: Annotated[list[ConditionStatus] | None, Field(max_length=16, json_schema_extra=list_map("type"))] = None
+    """Conditions of the whole plan."""
+    node: NodeFacts | None = None
+    """The node as the agent found it."""
+    models: Annotated[list[ModelReport] | None, Field(max_length=8, json_schema_extra=atomic())] = None
+    """GPU models of the node, from NVML."""
+    gpus: Annotated[list[GpuStatus] | None, Field(max_length=16, json_schema_extra=atomic())] = None
+    """Every GPU of the node."""
+    device_plugin: DevicePluginStatus | None = None
+    """What was advertised to the kubelet."""
 
     def wire(self) -> dict[str, Any]:
         """Without empty maps and lists: where server-side apply removes the last member of one that is still applied,

@@ -7,7 +7,7 @@ count as used everywhere.
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from crds.v1alpha1.base import Wire, atomic, list_map
 
@@ -114,31 +114,6 @@ def _profile_of(words: list[str]) -> ProfileReport:
     )
 
 
-def _as_text(value: Any) -> Any:
-    """Profiles in fields, as dumps of earlier statuses have them, in the form of today."""
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        return value
-    numbers = ("id", "slices", "size")
-    if not all(isinstance(each.get("starts"), list) and {"name", *numbers} <= each.keys() for each in value):
-        return value
-    profiles = [
-        ProfileReport(
-            name=each["name"],
-            starts=tuple(each["starts"]),
-            memory_mib=each.get("memoryMiB"),
-            max_instances=each.get("maxInstances"),
-            **{number: each[number] for number in numbers},
-        )
-        for each in value
-    ]
-    return "; ".join(map(str, profiles)) or None
-
-
-def _absent(usual: str) -> BeforeValidator:
-    """What is left out today where it is as usual, and stands in dumps of earlier statuses."""
-    return BeforeValidator(lambda value: None if value == usual else value)
-
-
 class ModelReport(Wire):
     """A GPU model of this node, once per model."""
 
@@ -148,9 +123,7 @@ class ModelReport(Wire):
     """Memory of the GPU in MiB."""
     compute_capability: Annotated[str | None, Field(max_length=8)] = None
     """CUDA compute capability, such as 9.0."""
-    profiles: Annotated[
-        str | None, Field(max_length=4096, pattern=f"^{_PROFILE}(; {_PROFILE})*$"), BeforeValidator(_as_text)
-    ] = None
+    profiles: Annotated[str | None, Field(max_length=4096, pattern=f"^{_PROFILE}(; {_PROFILE})*$")] = None
     """MIG profiles, each with its id, its compute slices, its size in memory slices and in MiB, how many the driver
     makes where there is room for more, and the memory slices at which it may start."""
 
@@ -206,7 +179,7 @@ class GpuStatus(Wire):
     """What happens, or what must be done."""
     mig_mode: Literal["Enabled", "Disabled", "NotSupported"] | None = None
     """MIG mode as it is now."""
-    health: Annotated[Literal["Unhealthy", "Unknown"] | None, _absent("OK")] = None
+    health: Literal["Unhealthy", "Unknown"] | None = None
     """Health of the card, where it is not good."""
     missing: Partitions = None
     """Partitions of the plan that do not exist yet."""
@@ -223,7 +196,7 @@ class DevicePluginStatus(Wire):
     """The device plugin in charge."""
     config: Annotated[str | None, Field(max_length=253)] = None
     """Key of the ConfigMap that NVIDIA's device plugin reads."""
-    device_list_strategy: Annotated[Literal["envvar"] | None, _absent("cdi-cri")] = None
+    device_list_strategy: Literal["envvar"] | None = None
     """envvar where containers get their devices by NVIDIA_VISIBLE_DEVICES, not by CDI names."""
 
 

@@ -7,11 +7,11 @@ where an apply creates the object. Raises `kube.errors`; never retries.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from kubernetes.client import ApiClient
 
-from kube.transport import JSON, Query, Timeouts, request
+from kube.transport import Options, Query, Timeouts, request
 
 Object = dict[str, Any]
 Body = Mapping[str, Any]
@@ -27,14 +27,14 @@ def create(
     api: ApiClient, path: str, body: Body, *, manager: str | None = None, timeouts: Timeouts = ONE_OBJECT
 ) -> Object:
     """POST to a collection, or to a subresource such as `…/pods/b/binding`."""
-    return _send(api, "POST", path, dict(body), query=_by(manager), timeouts=timeouts)
+    return _send(api, "POST", path, body=dict(body), query=_by(manager), timeouts=timeouts)
 
 
 def replace(
     api: ApiClient, path: str, body: Body, *, manager: str | None = None, timeouts: Timeouts = ONE_OBJECT
 ) -> Object:
     """PUT; with metadata.resourceVersion in the body it is refused if another client wrote in between."""
-    return _send(api, "PUT", path, dict(body), query=_by(manager), timeouts=timeouts)
+    return _send(api, "PUT", path, body=dict(body), query=_by(manager), timeouts=timeouts)
 
 
 def delete(
@@ -54,7 +54,7 @@ def delete(
         options["preconditions"] = only_if
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
-    return _send(api, "DELETE", path, options)
+    return _send(api, "DELETE", path, body=options, timeouts=ONE_OBJECT)
 
 
 def apply(
@@ -62,7 +62,7 @@ def apply(
 ) -> Object:
     """Server-side apply. Creates what is not there: send metadata.uid where that must not happen."""
     query: Query = {"fieldManager": manager, "force": force}
-    return _send(api, "PATCH", path, dict(body), query=query, kind="application/apply-patch+yaml", timeouts=timeouts)
+    return _patch(api, path, "apply-patch+yaml", dict(body), query=query, timeouts=timeouts)
 
 
 def apply_status(
@@ -81,8 +81,7 @@ def json_patch(
     timeouts: Timeouts = ONE_OBJECT,
 ) -> Object:
     """RFC 6902; a failed `test` operation is `Invalid`."""
-    body, kind = [dict(o) for o in operations], "application/json-patch+json"
-    return _send(api, "PATCH", path, body, query=_by(manager), kind=kind, timeouts=timeouts)
+    return _patch(api, path, "json-patch+json", [dict(o) for o in operations], query=_by(manager), timeouts=timeouts)
 
 
 def merge_patch(
@@ -95,25 +94,20 @@ def merge_patch(
     dry_run: bool = False,
 ) -> Object:
     """RFC 7386: null removes, lists are replaced whole. A dry run passes admission, and nothing is stored."""
-    kind = "application/merge-patch+json"
     query = {**_by(manager), "dryRun": "All"} if dry_run else _by(manager)
-    return _send(api, "PATCH", path, dict(body), query=query, kind=kind, timeouts=timeouts)
+    return _patch(api, path, "merge-patch+json", dict(body), query=query, timeouts=timeouts)
+
+
+def _patch(api: ApiClient, path: str, kind: str, body: Any, *, query: Query, timeouts: Timeouts) -> Object:
+    kind = f"application/{kind}"
+    return _send(api, "PATCH", path, body=body, content_type=kind, query=query, timeouts=timeouts)
 
 
 def _by(manager: str | None) -> Query:
     return {"fieldManager": manager} if manager else {}
 
 
-def _send(
-    api: ApiClient,
-    method: str,
-    path: str,
-    body: Any = None,
-    *,
-    query: Query | None = None,
-    kind: str = JSON,
-    timeouts: Timeouts = ONE_OBJECT,
-) -> Object:
-    answer = request(api, method, path, query=query, body=body, content_type=kind, timeouts=timeouts)
+def _send(api: ApiClient, method: str, path: str, **options: Unpack[Options]) -> Object:
+    answer = request(api, method, path, **options)
     value: Object = json.loads(answer) if answer else {}
     return value

@@ -7,7 +7,7 @@ Decodes no object.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import urllib3
 from kubernetes.client import ApiClient
@@ -32,19 +32,18 @@ class Timeouts:
 DEFAULT_TIMEOUTS = Timeouts()
 
 
-def request(
-    api: ApiClient,
-    method: str,
-    path: str,
-    *,
-    query: Query | None = None,
-    body: Any = None,
-    content_type: str = JSON,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
-) -> bytes:
+class Options(TypedDict, total=False):
+    """What `open_response` takes by name."""
+
+    query: Query | None
+    body: Any
+    content_type: str
+    timeouts: Timeouts
+
+
+def request(api: ApiClient, method: str, path: str, **options: Unpack[Options]) -> bytes:
     """The body of a 2xx answer."""
-    response = open_response(api, method, path, query=query, body=body, content_type=content_type, timeouts=timeouts)
-    return read_all(response)
+    return read_all(open_response(api, method, path, **options))
 
 
 def open_response(

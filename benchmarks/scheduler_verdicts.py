@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.verdict_files import Json, read_cluster, read_file
-from controller.simulator import ClusterState, Misfit
+from controller.simulator.cluster import ClusterState
+from controller.simulator.verdicts import Misfit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ from controller.planner.inventory.node_groups import cost_on_node
 from controller.planner.inventory.stock import Ineligible
 from controller.planner.placement.gangs import GangKey, key_of
 from controller.planner.search import Finished
-from controller.simulator import Misfit
+from controller.simulator.verdicts import Misfit
 from partitioning.resources import WHOLE
 
 _NOT_FOR_ROOM = frozenset(

@@ -15,8 +15,11 @@ from controller.model.scheduling import Taint
 from controller.model.views import NodeView, PodView
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
 from controller.planner.placement.constrained import NOT_EXAMINED
-from controller.simulator import TOO_MUCH, VOLUME_FILTERS, Misfit, untolerated
+from controller.simulator.attempts import TOO_MUCH
 from controller.simulator.filters import UNSCHEDULABLE_TAINT
+from controller.simulator.selectors import untolerated
+from controller.simulator.verdicts import Misfit
+from controller.simulator.volumes import VOLUME_FILTERS
 
 NO_WORK_LEFT = Answer(
     UnplacedReason.NO_CAPACITY,

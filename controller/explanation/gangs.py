@@ -13,7 +13,7 @@ from controller.model.views import PodView
 from controller.planner.inventory.combinations import most_examined
 from controller.planner.inventory.stock import NodeStock
 from controller.planner.placement.gangs import Gangs, Incomplete, key_of
-from controller.simulator import selects_itself
+from controller.simulator.affinity import selects_itself
 
 
 def about_incomplete(one: Incomplete) -> Answer:

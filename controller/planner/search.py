@@ -32,7 +32,7 @@ from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.placement.hopeless import leave_out_hopeless
 from controller.planner.strategy.priorities import Rules, by_level, place_levels
-from controller.simulator import compared
+from controller.simulator.filters import compared
 
 OnPhase = Callable[[PlannerPhase], None]
 """Called after each phase of a pass."""

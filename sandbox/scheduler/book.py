@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from controller.model.views import NodeView, PodView
-from controller.simulator import Usage
+from controller.simulator.usage import Usage
 
 
 class Book:

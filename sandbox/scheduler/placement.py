@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from controller.model.views import NodeView, PodView
-from controller.simulator import Misfit, Usage, filter_node, filter_pod, filter_room
+from controller.simulator.filters import filter_node, filter_pod, filter_room
+from controller.simulator.usage import Usage
+from controller.simulator.verdicts import Misfit
 from sandbox.scheduler.records import Failure
 
 ROOM_PLUGINS = frozenset({"NodeResourcesFit", "NodePorts"})

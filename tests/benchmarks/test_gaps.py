@@ -8,7 +8,7 @@ from benchmarks import gaps
 from benchmarks.families import FAMILIES, case
 from benchmarks.gaps import Row, Size
 from benchmarks.oracle import exact_bound
-from controller.simulator import ClusterState
+from controller.simulator.cluster import ClusterState
 
 SHAPE = {"nodes": 3, "gpus": 4}
 

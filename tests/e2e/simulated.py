@@ -15,8 +15,9 @@ from controller.api.reading import Unreadable
 from controller.api.storage import read_claim, read_namespace, read_storage_class, read_volume
 from controller.model.scheduling import SchedulingContext
 from controller.model.views import NodeView, PodView
-from controller.simulator import ClusterState, Misfit
+from controller.simulator.cluster import ClusterState
 from controller.simulator.selectors import named_nodes
+from controller.simulator.verdicts import Misfit
 from tests.e2e.random_pods import Json
 from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, SchedulerRig, Word
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from controller.model.capacity import Capacity
 from controller.model.demand import Demand
 from controller.planner.board.devices import Pool
-from controller.simulator import Usage
+from controller.simulator.usage import Usage
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

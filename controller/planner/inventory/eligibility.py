@@ -25,7 +25,7 @@ from controller.model.views import (
 from controller.planner.inventory.stock import NO_INSTANCES, GpuStock, Ineligible, NodeStock, mig_layout
 from controller.planner.inventory.supply import at_most
 from controller.planner.isolation import by_node
-from controller.simulator import Usage
+from controller.simulator.usage import Usage
 from crds.v1alpha1.names import CLOSED, LABEL_DRIVER, GpuState, Mode, Partitioning
 from partitioning.layouts import Layout, with_model_names
 from partitioning.models import GpuModel

@@ -26,17 +26,11 @@ from controller.model.scheduling import (
 )
 from controller.model.views import NodeView, PodView
 from controller.planner.effort import Effort
-from controller.simulator import (
-    RELABELLED,
-    Misfit,
-    VolumeState,
-    expected_after,
-    filter_node,
-    named_nodes,
-    settled_refusal,
-    settled_volumes,
-    tried_on_each,
-)
+from controller.simulator.filters import filter_node
+from controller.simulator.relabel import RELABELLED, expected_after
+from controller.simulator.selectors import named_nodes, tried_on_each
+from controller.simulator.verdicts import Misfit
+from controller.simulator.volumes import VolumeState, settled_refusal, settled_volumes
 from crds.v1alpha1.names import TAINT_CHANGING
 from partitioning.resources import MpsRequest
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from controller.model.capacity import Capacity
 from controller.model.demand import kind_of
 from controller.model.views import Drain, GpuView, MpsDesired, NodeView, PartitionView, PlanView
-from controller.simulator import Usage
+from controller.simulator.usage import Usage
 from crds.v1alpha1.names import Partitioning
 from partitioning.layouts import Instance, Layout
 from partitioning.models import GpuModel, model_for_product

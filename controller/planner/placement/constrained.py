@@ -19,18 +19,13 @@ from controller.planner.board.devices import Reach
 from controller.planner.board.several_partitions import taken_of
 from controller.planner.effort import FILTERS, WORK, Effort
 from controller.planner.placement.surroundings import cluster_of
-from controller.simulator import (
-    NOT_ATTRACTED,
-    SKEWED,
-    Attempt,
-    ClusterState,
-    Misfit,
-    fails_always,
-    labels_of,
-    misfit,
-    selects_itself,
-)
-from controller.simulator.terms import Pair
+from controller.simulator.affinity import NOT_ATTRACTED, selects_itself
+from controller.simulator.attempts import Attempt
+from controller.simulator.cluster import ClusterState
+from controller.simulator.filters import fails_always
+from controller.simulator.spread import SKEWED
+from controller.simulator.terms import Pair, labels_of
+from controller.simulator.verdicts import Misfit, misfit
 
 _COMPARED = 48
 """Of so many nodes with room the pod gets the one that loses least by it, if the filters accept it there."""

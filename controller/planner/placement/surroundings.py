@@ -10,7 +10,8 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
 from controller.planner.effort import OWN_VISITS
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
-from controller.simulator import ClusterState, fails_always
+from controller.simulator.cluster import ClusterState
+from controller.simulator.filters import fails_always
 
 
 def cluster_of(snapshot: Snapshot, options: PlannerOptions, pending: Sequence[PodView]) -> ClusterState | None:

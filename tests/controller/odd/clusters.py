@@ -27,7 +27,8 @@ from controller.model.views import NodeView, PlannerOptions, PlanView, PodView
 from controller.planner.effort import OWN_VISITS, WORK, Effort
 from controller.planner.inventory import node_groups
 from controller.planning import plan
-from controller.simulator import Verdict, filter_node
+from controller.simulator.filters import filter_node
+from controller.simulator.verdicts import Verdict
 from partitioning.resources import WHOLE
 from tests.builders import objects
 from tests.builders.models import A100, H100

@@ -10,7 +10,8 @@ from controller.model.demand import is_partition
 from controller.model.results import NodeChange, PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, NodeView, PlanView, WholeDesired
-from controller.simulator import Fit, filter_node
+from controller.simulator.filters import filter_node
+from controller.simulator.verdicts import Fit
 from partitioning.layouts import Instance, check_layout
 from partitioning.mps import check_slices
 from partitioning.resources import WHOLE, mig_resource

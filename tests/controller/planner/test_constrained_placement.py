@@ -27,7 +27,7 @@ from controller.model.scheduling import (
 from controller.model.snapshot import Snapshot
 from controller.model.views import NodeView, PlannerOptions, PlanView, PodView
 from controller.planning import plan
-from controller.simulator import ClusterState
+from controller.simulator.cluster import ClusterState
 from tests.controller.planner.builders import cluster, mig, mps, node, plan_of, pod, replaced
 from tests.drawn import examples
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller.model.scheduling import FILTERS, FilterProfile, NodeSelectorTerm, Requirement, SchedulingContext
 from controller.model.views import NodeView, PodView
-from controller.simulator import ClusterState
+from controller.simulator.cluster import ClusterState
 from tests.controller.simulator.words import a_node, a_pod, affinity, fits, near, spread, state, verdicts
 from tests.drawn import examples
 

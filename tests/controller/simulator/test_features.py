@@ -7,7 +7,9 @@ import pytest
 
 from controller.model.views import NodeView, PodView
 from controller.planner.inventory.node_groups import NodeGroups
-from controller.simulator import ClusterState, Misfit, filter_node
+from controller.simulator.cluster import ClusterState
+from controller.simulator.filters import filter_node
+from controller.simulator.verdicts import Misfit
 from tests.controller.simulator.words import REQUIRED, a_node, a_pod
 
 RESTARTS = "RestartAllContainersOnContainerExits"

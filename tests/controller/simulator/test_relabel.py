@@ -3,8 +3,7 @@
 import pytest
 
 from controller.planner.inventory.node_groups import NodeGroups
-from controller.simulator import expected_after
-from controller.simulator.relabel import labels_after
+from controller.simulator.relabel import expected_after, labels_after
 from tests.builders.objects import Json, plan
 from tests.builders.views import plan_reading
 from tests.controller.planner.builders import node

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from controller.model.scheduling import LabelSelector, PodAffinityTerm, Requirement, SchedulingContext
 from controller.model.views import PodView
-from controller.simulator import ClusterState, selects
+from controller.simulator.cluster import ClusterState
 from controller.simulator.population import Population
+from controller.simulator.selectors import selects
 from tests.controller.simulator.words import HOST, a_node, a_pod
 
 NODES = [a_node(f"n{number}") for number in range(10)]

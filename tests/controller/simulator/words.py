@@ -5,7 +5,7 @@ from typing import Any
 
 from controller.model.scheduling import NO_CONTEXT, FilterProfile, SchedulingContext
 from controller.model.views import NodeView, PodView
-from controller.simulator import ClusterState
+from controller.simulator.cluster import ClusterState
 from tests.builders.objects import Json, node, pod
 from tests.builders.views import node_view, pod_view
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.model.views import NodeView, PodView
-from controller.simulator import Usage
+from controller.simulator.usage import Usage
 from sandbox.scheduler.placement import helped, place, with_nominated
 from sandbox.scheduler.records import Failure
 from tests.builders import objects

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from enum import Enum
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from kubernetes.client import ApiClient
 
@@ -88,36 +88,6 @@ def needed_for(pod: PodView, profile: FilterProfile) -> set[Kind]:
     if profile.default_spread and not pod.spread:
         needed.update((Kind.SERVICES, *WORKLOADS.values()))
     return needed
-
-
-class Informers(Protocol):
-    """What the state reads of this module."""
-
-    def require(self, pod: PodView) -> None:
-        """Watch what this pod needs from now on."""
-
-    def context(self) -> SchedulingContext:
-        """Everything that is known now."""
-
-    def require_dra(self) -> None:
-        """Watch from now on what DRA serves."""
-
-    def dra_resources(self) -> frozenset[str]:
-        """Resources that a DeviceClass maps, as in the context."""
-
-    def dra_lists(self, node: str) -> bool | None:
-        """Whether NVIDIA's DRA driver lists GPUs of it; None: that, or what DeviceClasses map, is not known yet."""
-
-    def take_changes(self) -> frozenset[str]:
-        """What has changed since this was called last, by path."""
-
-    @property
-    def changed(self) -> bool:
-        """Whether there is such a change."""
-
-    @property
-    def listing(self) -> bool:
-        """A watch has begun of which nothing is known yet, not even that it fails."""
 
 
 class FixedInformers:
@@ -264,6 +234,9 @@ class SchedulingInformers:
     def _items(self, kind: Kind) -> dict[Key, Any] | None:
         watch = self._watches.get(kind)
         return dict(watch.items()) if watch is not None and watch.synced.is_set() else None
+
+
+Informers: TypeAlias = FixedInformers | SchedulingInformers
 
 
 def _by_name(found: Mapping[Key, Any] | None) -> dict[str, Any] | None:

@@ -18,7 +18,8 @@ from cli.examples import add_command, add_files
 from cli.hardware import MAX_GPUS, has_gpus
 from cli.manifests import load_cluster
 from crds.v1alpha1.gpu_labels import counts_mig_devices
-from crds.v1alpha1.names import API_VERSION, KIND, LABEL_COMPUTE_MAJOR, LABEL_COUNT, LABEL_PRODUCT
+from crds.v1alpha1.names import KIND, LABEL_COMPUTE_MAJOR, LABEL_COUNT, LABEL_PRODUCT
+from crds.v1alpha1.plan import plan_body
 from kube.yaml_text import read_yaml
 from partitioning.models import model_for_product
 from partitioning.mps import check_replicas
@@ -170,13 +171,7 @@ def _plan(node: Json, key: str, found: nvidia_config.PluginSharing) -> Json | No
     refuse_several = sharing.fail_requests_greater_than_one
     if refuse_several is None and found.time_slicing:
         refuse_several = False  # the default of NVIDIA's plugin where it slices time; for MPS it is to refuse
-    items = _items(node, sharing, refuse_several)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": name},
-        "spec": {"nodeName": name, "gpus": items},
-    }
+    return plan_body({"name": name}, spec={"nodeName": name, "gpus": _items(node, sharing, refuse_several)})
 
 
 def _items(node: Json, sharing: nvidia_config.Sharing, refuse_several: bool | None) -> list[Json]:

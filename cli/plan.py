@@ -29,7 +29,7 @@ from controller.model.reasons import UnplacedReason
 from controller.model.results import NodeFailure, PlanningResult, Supply, Unplaced
 from controller.model.views import PodKey, PodView
 from controller.planning import plan
-from crds.v1alpha1.names import API_VERSION, KIND
+from crds.v1alpha1.plan import plan_body
 from partitioning.resources import WHOLE
 
 Json = dict[str, Any]
@@ -180,14 +180,7 @@ def _plans(found: WhatIf, result: PlanningResult) -> tuple[list[Json], list[Node
         except Exception as error:  # noqa: BLE001 - the other nodes' plans can be shown
             failures.append(NodeFailure.of(change.node, error))
         else:
-            plans.append(
-                {
-                    "apiVersion": API_VERSION,
-                    "kind": KIND,
-                    "metadata": {"name": change.node},
-                    "spec": {"nodeName": change.node, "planned": {"gpus": items}},
-                }
-            )
+            plans.append(plan_body({"name": change.node}, spec={"nodeName": change.node, "planned": {"gpus": items}}))
     return plans, failures
 
 

@@ -29,8 +29,8 @@ from controller.model.scheduling import SchedulingContext
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, GpuState
-from crds.v1alpha1.plan import effective_items, item_hash
+from crds.v1alpha1.names import KIND, LABEL_PARTITIONING, GpuState
+from crds.v1alpha1.plan import effective_items, item_hash, plan_body
 from crds.v1alpha1.spec import PlanSpec
 from kube.pods import FINISHED
 from partitioning.models import GpuModel
@@ -203,8 +203,7 @@ class _Reader:
         if isinstance(status, Unknown):
             self._left_out.append(LeftOut(kind="Node", name=name, reason=status.reason))
             return None
-        bare = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"nodeName": name}}
-        return {**(plan or bare), "status": status}
+        return {**(plan or plan_body({"name": name}, spec={"nodeName": name})), "status": status}
 
     def _is_requested(self, model: GpuModel) -> bool:
         return model.confirmed and any(spec.name in self._requested for spec in model.profiles)

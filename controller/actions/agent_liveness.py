@@ -21,16 +21,15 @@ from controller.api.plans import ConditionReading, PlanReading
 from controller.model.views import NodeView
 from crds.v1alpha1 import paths
 from crds.v1alpha1.names import (
-    API_VERSION,
     CHANGING_TAINT,
     CONTROLLER_MANAGER,
-    KIND,
     LABEL_NODE_AGENT,
     READY_OF_CONTROLLER,
     TAINT_CHANGING,
     Condition,
     Reason,
 )
+from crds.v1alpha1.plan import plan_body
 from kube import apply
 from kube.patches import taint_patch
 from kube.timestamps import api_time
@@ -173,12 +172,8 @@ class AgentLiveness:
         }
 
     def _apply(self, reading: PlanReading, conditions: list[dict[str, Any]]) -> None:
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "metadata": {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version},
-            "status": {"conditions": conditions},
-        }
+        metadata = {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version}
+        body = plan_body(metadata, status={"conditions": conditions})
         answer = apply.apply_status(self._api, paths.plan(reading.name), body, manager=CONTROLLER_MANAGER, force=True)
         if conditions[0]["status"] != (reading.alive.status if reading.alive else ""):
             log.info("plan %s: AgentAlive=%s (%s)", reading.name, conditions[0]["status"], conditions[0]["reason"])

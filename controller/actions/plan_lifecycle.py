@@ -17,7 +17,8 @@ from controller.actions.work_queue import RESEND_SECONDS, WorkItem, WorkQueue
 from controller.api.plans import PlanReading
 from crds.v1alpha1 import paths
 from crds.v1alpha1.enablement import disabled
-from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND
+from crds.v1alpha1.names import CONTROLLER_MANAGER
+from crds.v1alpha1.plan import plan_body
 from kube import apply, errors
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class PlanLifecycle:
             yield WorkItem(what=f"deletion of plan {name}", about=name, act=partial(self._delete, reading))
 
     def _create(self, name: str) -> None:
-        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": {"nodeName": name}}
+        body = plan_body({"name": name}, spec={"nodeName": name})
         try:
             created = apply.create(self._api, paths.PLANS, body, manager=CONTROLLER_MANAGER)
         except errors.AlreadyExists:

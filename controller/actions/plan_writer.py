@@ -24,7 +24,8 @@ from controller.model.results import NodeChange, NodeFailure, Placed, PlanningRe
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlanView
 from crds.v1alpha1 import paths
-from crds.v1alpha1.names import API_VERSION, CONTROLLER_MANAGER, KIND, Mode
+from crds.v1alpha1.names import CONTROLLER_MANAGER, Mode
+from crds.v1alpha1.plan import plan_body
 from kube import apply, errors
 from kube.concurrency import SENDING_SECONDS, at_once
 from kube.retry import RetryGate
@@ -279,9 +280,5 @@ def _json(items: Items) -> str:
 
 
 def _body(reading: PlanReading, items: Items) -> dict[str, Any]:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version},
-        "spec": {"planned": {"gpus": items}},
-    }
+    metadata = {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version}
+    return plan_body(metadata, spec={"planned": {"gpus": items}})

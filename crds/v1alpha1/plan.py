@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict
 
 from crds.v1alpha1.base import Wire, cel, rules
+from crds.v1alpha1.names import API_VERSION, KIND
 from crds.v1alpha1.spec import MAX_GPUS, GpuItem, PlanSpec
 from crds.v1alpha1.status import PlanStatus
 
@@ -76,6 +77,11 @@ def effective_items(spec: PlanSpec, cards: Mapping[int, str] = NO_CARDS) -> dict
     failing = (item for item in left if any(item is one for one in pinned) or item.index not in of_people)
     free = (index for index in range(MAX_GPUS) if index not in found and index not in cards)
     return dict(sorted({**found, **dict(zip(list(free), failing, strict=False))}.items()))
+
+
+def plan_body(metadata: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
+    """As a request has it: `parts` are spec, or status."""
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, **parts}
 
 
 def item_hash(item: GpuItem | dict[str, Any]) -> str:

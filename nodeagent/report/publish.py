@@ -18,6 +18,7 @@ from kubernetes.client import ApiClient
 
 from crds.v1alpha1 import names, paths
 from crds.v1alpha1.names import PartitionState
+from crds.v1alpha1.plan import plan_body
 from kube import apply
 from kube.budget import RequestBudget
 from kube.change_log import ChangeLog
@@ -92,12 +93,10 @@ class StatusWriter:
     def _write(self, plan: ObservedPlan, status: Mapping[str, Any]) -> bool:
         """False: the plan has changed or gone, and the watch brings what is there now."""
         metadata = {"name": self.node_name, "uid": plan.uid, "resourceVersion": plan.version}
-        body = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
+        path, body = paths.plan(self.node_name), plan_body(metadata, status=status)
         try:
             with self.budget.request() as timeouts:
-                written = apply.apply_status(
-                    self.api, paths.plan(self.node_name), body, manager=names.AGENT_MANAGER, timeouts=timeouts
-                )
+                written = apply.apply_status(self.api, path, body, manager=names.AGENT_MANAGER, timeouts=timeouts)
         except (NotFound, Conflict) as error:
             log.debug("status was not written: %s", error)
             self._written_at = -math.inf  # the next pass, with what the watch brought, need not wait

@@ -7,6 +7,7 @@ paths; never the name of an object.
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,6 +16,18 @@ from prometheus_client.registry import Collector
 from kube.events import EventRecorder
 
 REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+Series: TypeAlias = Any
+"""The value of a family's only label, or a tuple with one of each."""
+
+
+def gauge(name: str, text: str, labels: str, values: Mapping[Series, float]) -> GaugeMetricFamily:
+    """One series for each key."""
+    family = GaugeMetricFamily(name, text, labels=labels.split())
+    for key, value in sorted(values.items()):
+        family.add_metric([key] if isinstance(key, str) else key, value)
+    return family
 
 
 def export_build(registry: CollectorRegistry, program: str, version: str) -> None:
@@ -59,14 +72,8 @@ class PlumbingGauges(Collector):
         self._recorder, self._stale_seconds = recorder, stale_seconds
 
     def collect(self) -> Iterable[Metric]:
-        stale = GaugeMetricFamily(
-            "gpuplan_watch_stale_seconds",
-            "How long neither a list nor an open watch has kept the copy of this path up to date; 0 while one does.",
-            labels=["path"],
-        )
-        for path, seconds in sorted(self._stale_seconds().items()):
-            stale.add_metric([path], seconds)
-        yield stale
+        text = "How long neither a list nor an open watch has kept the copy of this path up to date; 0 while one does."
+        yield gauge("gpuplan_watch_stale_seconds", text, "path", self._stale_seconds())
         yield GaugeMetricFamily("gpuplan_events_queued", "Events that wait to be written.", value=self._recorder.queued)
         yield CounterMetricFamily(
             "gpuplan_events_lost",

@@ -8,7 +8,6 @@ and closed sets of words; never the name of a pod.
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -22,9 +21,8 @@ from controller.model.reasons import UnplacedReason
 from controller.model.views import NodeView, PartitionView, PlannerOptions, PlanView
 from controller.planner.inventory.eligibility import node_stock
 from crds.v1alpha1.names import Mode
+from kube.telemetry import Series, gauge
 
-Key = Any
-"""A label's value, or a tuple of them."""
 UNDECIDED = "Undecided"
 """Reason of a pending pod that no pass has judged yet, or that needs none."""
 
@@ -65,11 +63,11 @@ class ClusterGauges(Collector):
         yield from self._supply()
         yield from self._plans()
         unreadable = Tally(kind for kind, _ in self._cluster.unreadable())
-        yield _gauge(
+        yield gauge(
             "gpuplan_unreadable_objects", "Objects left out because they cannot be understood.", "kind", unreadable
         )
         working = {path: int(not error) for errors in self._watch_errors for path, error in errors().items()}
-        yield _gauge("gpuplan_watch_working", "0 while this watch meets errors.", "path", working)
+        yield gauge("gpuplan_watch_working", "0 while this watch meets errors.", "path", working)
         yield GaugeMetricFamily(
             "gpuplan_batch_window_open", "1 while pending pods are being collected.", value=int(self._window.open)
         )
@@ -77,24 +75,24 @@ class ClusterGauges(Collector):
     def _demand(self) -> Iterable[Metric]:
         pods, verdicts = self._cluster.pending(), self._metrics.verdicts
         waiting = Tally(pod.namespace for pod in pods if pod.gpu)
-        yield _gauge("gpuplan_waiting_pods", "Pods without a node that request partitions.", "namespace", waiting)
-        decided: Mapping[Key, float] = {}
-        unplaced: Mapping[Key, float] = {}
+        yield gauge("gpuplan_waiting_pods", "Pods without a node that request partitions.", "namespace", waiting)
+        decided: Mapping[Series, float] = {}
+        unplaced: Mapping[Series, float] = {}
         if verdicts is not None:  # else it stands by: the leader has the reasons
             decided = Tally((resource, verdicts.get(pod.uid, UNDECIDED)) for pod in pods for resource, _ in pod.gpu)
             reasons = Tally(verdicts.get(pod.uid, PLACED) for pod in pods)
             unplaced = {reason.value: reasons[reason.value] for reason in UnplacedReason}
         text = "Pods without a node that request this resource, by what the last pass decided on them."
-        yield _gauge("gpuplan_pending_pods", text, "resource reason", decided)
+        yield gauge("gpuplan_pending_pods", text, "resource reason", decided)
         text = "Pending pods that the last pass could not place."
-        yield _gauge("gpuplan_unplaced_pods", text, "reason", unplaced)
+        yield gauge("gpuplan_unplaced_pods", text, "reason", unplaced)
         since, now = self._cluster.demanded_since(), self._clock()
-        waits: dict[Key, float] = {}
+        waits: dict[Series, float] = {}
         for pod in pods:
             for resource, _ in pod.gpu if pod.uid in since else ():
                 waits[resource] = max(waits.get(resource, 0.0), now - since[pod.uid])
         text = "How long the oldest pending pod that demands this resource has waited, since this process first saw it."
-        yield _gauge("gpuplan_oldest_pending_pod_seconds", text, "resource", waits)
+        yield gauge("gpuplan_oldest_pending_pod_seconds", text, "resource", waits)
 
     def _supply(self) -> Iterable[Metric]:
         nodes = self._cluster.nodes()
@@ -107,12 +105,12 @@ class ClusterGauges(Collector):
             total.update(counted.partitions)
             room.add(counted.headroom)
         text = "Partitions of all nodes that agents report, by profile (or MPS slice) and state."
-        yield _gauge("gpuplan_partitions", text, "profile state", total)
+        yield gauge("gpuplan_partitions", text, "profile state", total)
         yield from _headroom(room)
         text = "GPUs that agents report, by what pods use them for: mig, mps, whole, mixed or none."
-        yield _gauge("gpuplan_gpus", text, "model use", full.gpus)
+        yield gauge("gpuplan_gpus", text, "model use", full.gpus)
         text = "GPU memory in partitions that pods hold (used), in others (idle), and in no partition (free)."
-        yield _gauge("gpuplan_gpu_memory_bytes", text, "model state", full.memory)
+        yield gauge("gpuplan_gpu_memory_bytes", text, "model state", full.memory)
 
     def _count(self, name: str, view: PlanView, node: NodeView | None) -> _Counted:
         """Again only where plan or Node is another one than at the last scrape."""
@@ -136,26 +134,26 @@ class ClusterGauges(Collector):
     def _plans(self) -> Iterable[Metric]:
         conditions = {(plan.name, *condition): 1 for plan in self._cluster.plans() for condition in plan.conditions}
         text = "1 for the present status and reason of each condition of a node's plan."
-        yield _gauge("gpuplan_plan_condition", text, "node condition status reason", conditions)
+        yield gauge("gpuplan_plan_condition", text, "node condition status reason", conditions)
         held = {
             (name, "paused" if view.paused else "Manual"): 1
             for name, view in self._cluster.plan_views().items()
             if view.paused or view.mode == Mode.MANUAL
         }
         text = "1 while a plan lets the controller plan nothing: paused, or mode Manual."
-        yield _gauge("gpuplan_held_plan", text, "node by", held)
+        yield gauge("gpuplan_held_plan", text, "node by", held)
         text = "1 while the node's agent has not been heard for agentSilentSeconds, 0 otherwise."
-        yield _gauge("gpuplan_agent_silent", text, "node", self._cluster.silent_agents())
+        yield gauge("gpuplan_agent_silent", text, "node", self._cluster.silent_agents())
 
 
 def _headroom(room: Headroom) -> Iterable[Metric]:
     text = "MIG instances of this profile, and no other, that could still be made or are idle, whatever pods wait."
-    yield _gauge("gpuplan_placeable_partitions", text, "model profile", room.placeable)
+    yield gauge("gpuplan_placeable_partitions", text, "model profile", room.placeable)
     largest = {(model, profile): 1 for model, (_, _, profile) in room.largest.items()}
     text = "1 for the largest MIG profile of which one instance could still be made, or is idle."
-    yield _gauge("gpuplan_largest_placeable_profile", text, "model profile", largest)
+    yield gauge("gpuplan_largest_placeable_profile", text, "model profile", largest)
     text = "Memory slices of GPUs that may be changed now, less what is in use."
-    yield _gauge("gpuplan_free_memory_slices", text, "model", room.free_slices)
+    yield gauge("gpuplan_free_memory_slices", text, "model", room.free_slices)
     text = (
         "Share of the memory slices of GPUs that may be changed now that are free and lie so that the largest MIG "
         "instance on their GPU cannot cover them."
@@ -163,15 +161,7 @@ def _headroom(room: Headroom) -> Iterable[Metric]:
     scattered = {
         model: (slices - room.largest_slices[model]) / room.slices[model] for model, slices in room.free_slices.items()
     }
-    yield _gauge("gpuplan_fragmentation_ratio", text, "model", scattered)
-
-
-def _gauge(name: str, text: str, labels: str, values: Mapping[Key, float]) -> GaugeMetricFamily:
-    """One series for each key: the value of its only label, or of all of them."""
-    family = GaugeMetricFamily(name, text, labels=labels.split())
-    for key, value in sorted(values.items()):
-        family.add_metric([key] if isinstance(key, str) else key, value)
-    return family
+    yield gauge("gpuplan_fragmentation_ratio", text, "model", scattered)
 
 
 def _profile(partition: PartitionView) -> str:

@@ -6,14 +6,17 @@ administrator set it: its labels are those of NVIDIA's DCGM exporter, so that bo
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from crds.v1alpha1.names import PartitionState
+from kube.telemetry import Series, gauge
 from nodeagent.handover.mps_state import MpsState
-from nodeagent.outcome.pass_result import GpuOutcome, fault
+from nodeagent.hardware.driver import ObservedGpu
+from nodeagent.hardware.partitions import Partition
+from nodeagent.outcome.pass_result import GpuOutcome, PartitionOutcome, fault
 
 STATE_CODES = {
     PartitionState.FREE: 0,
@@ -54,79 +57,57 @@ class GpuGauges(Collector):
 
 
 def _gpus(outcomes: Collection[GpuOutcome]) -> Iterable[Metric]:
-    gpus = _family("gpus", "GPUs of the node by the state of their plan.", "state")
-    for state, count in sorted(Tally(str(outcome.state) for outcome in outcomes).items()):
-        gpus.add_metric([state], count)
-    states = _family("gpu_state", "1 for the present state of each GPU and its reason.", "gpu", "state", "reason")
-    healthy = _family("gpu_healthy", "0 while the GPU cannot be read or reports a fault, managed or not.", "gpu")
-    info = _family("gpu_info", "1; UUID and model of each GPU.", "gpu", "UUID", "modelName")
-    for outcome in outcomes:
-        index = str(outcome.index)
-        states.add_metric([index, str(outcome.state), str(outcome.reason)], 1)
-        if outcome.gpu is not None:
-            healthy.add_metric([index], int(not fault(outcome.gpu)))
-            info.add_metric([index, outcome.gpu.uuid, outcome.gpu.name], 1)
-    return gpus, states, healthy, info
+    text = "GPUs of the node by the state of their plan."
+    yield _gauge("gpus", text, "state", Tally(str(outcome.state) for outcome in outcomes))
+    states = {(str(outcome.index), str(outcome.state), str(outcome.reason)): 1 for outcome in outcomes}
+    yield _gauge("gpu_state", "1 for the present state of each GPU and its reason.", "gpu state reason", states)
+    gpus = {str(outcome.index): outcome.gpu for outcome in outcomes if outcome.gpu is not None}
+    text = "0 while the GPU cannot be read or reports a fault, managed or not."
+    yield _gauge("gpu_healthy", text, "gpu", {index: int(not fault(gpu)) for index, gpu in gpus.items()})
+    info = {(index, gpu.uuid, gpu.name): 1 for index, gpu in gpus.items()}
+    yield _gauge("gpu_info", "1; UUID and model of each GPU.", "gpu UUID modelName", info)
 
 
 def _mps_daemons(outcomes: Iterable[GpuOutcome], mps: MpsState | None) -> Metric:
-    family = _family("mps_daemon_ready", "0 while the MPS daemon of a GPU with slices does not answer.", "gpu")
-    index = {outcome.gpu.uuid: outcome.index for outcome in outcomes if outcome.gpu is not None}
-    for daemon in mps.daemons if mps is not None else ():
-        if daemon.gpu in index:
-            family.add_metric([str(index[daemon.gpu])], int(daemon.ready))
-    return family
+    index = {outcome.gpu.uuid: str(outcome.index) for outcome in outcomes if outcome.gpu is not None}
+    daemons = [daemon for daemon in (mps.daemons if mps is not None else ()) if daemon.gpu in index]
+    text = "0 while the MPS daemon of a GPU with slices does not answer."
+    return _gauge("mps_daemon_ready", text, "gpu", {index[daemon.gpu]: int(daemon.ready) for daemon in daemons})
 
 
 def _partitions(outcomes: Iterable[GpuOutcome]) -> Iterable[Metric]:
-    counts = _family("partitions", "Partitions that exist on the node.", "profile", "state")
-    states = _family(
-        "partition_state",
+    found = [(str(outcome.index), entry) for outcome in outcomes for entry in outcome.partitions]
+    counts = Tally((entry.partition.label, str(entry.state)) for _, entry in found)
+    yield _gauge("partitions", "Partitions that exist on the node.", "profile state", counts)
+    text = (
         f"State of each partition: {CODES}. `slot` is the first memory slice of a MIG instance, or an MPS slice's "
-        "number.",
-        "gpu",
-        "profile",
-        "slot",
+        "number."
     )
-    tally: Tally[tuple[str, str]] = Tally()
-    for outcome in outcomes:
-        for entry in outcome.partitions:
-            tally[entry.partition.label, str(entry.state)] += 1
-            placed = entry.partition.placed
-            slot = placed.start if placed is not None else entry.partition.number
-            states.add_metric([str(outcome.index), entry.partition.label, str(slot)], STATE_CODES[entry.state])
-    for key, count in sorted(tally.items()):
-        counts.add_metric(list(key), count)
-    return counts, states
+    states = {(gpu, e.partition.label, str(_slot(e.partition))): STATE_CODES[e.state] for gpu, e in found}
+    yield _gauge("partition_state", text, "gpu profile slot", states)
+
+
+def _slot(partition: Partition) -> int:
+    return partition.placed.start if partition.placed is not None else partition.number
 
 
 def _pods(outcomes: Iterable[GpuOutcome]) -> Metric:
-    family = _family(
+    found = [(o.index, o.gpu, entry) for o in outcomes if o.gpu is not None for entry in o.partitions if entry.pod]
+    return _gauge(
         "partition_pod_info",
         "1 for each partition in use whose pod is known. Labels as those of NVIDIA's DCGM exporter.",
-        *("gpu", "UUID", "GPU_I_ID", "GPU_I_PROFILE", "resource", "namespace", "pod"),
+        "gpu UUID GPU_I_ID GPU_I_PROFILE resource namespace pod",
+        {(str(index), gpu.uuid, *_held(gpu, entry)): 1 for index, gpu, entry in found},
     )
-    for outcome in outcomes:
-        for entry in outcome.partitions:
-            if outcome.gpu is None or not entry.pod:
-                continue
-            placed = entry.partition.placed
-            instance = outcome.gpu.at(placed) if placed is not None else None
-            namespace, _, pod = entry.pod.partition("/")
-            family.add_metric(
-                [
-                    str(outcome.index),
-                    outcome.gpu.uuid,
-                    str(instance.id) if instance is not None else "",
-                    placed.profile if placed is not None else "",
-                    entry.partition.resource,
-                    namespace,
-                    pod,
-                ],
-                1,
-            )
-    return family
 
 
-def _family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"gpuplan_agent_{name}", text, labels=list(labels))
+def _held(gpu: ObservedGpu, entry: PartitionOutcome) -> tuple[str, ...]:
+    """Id and profile of the MIG instance, the resource, and the pod's namespace and name."""
+    placed = entry.partition.placed
+    instance = gpu.at(placed) if placed is not None else None
+    number, profile = str(instance.id) if instance is not None else "", placed.profile if placed is not None else ""
+    return (number, profile, entry.partition.resource, *entry.pod.partition("/")[::2])
+
+
+def _gauge(name: str, text: str, labels: str, values: Mapping[Series, float]) -> Metric:
+    return gauge(f"gpuplan_agent_{name}", text, labels, values)

@@ -9,13 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crds.v1alpha1.names import (
-    FOREIGN_PARTITIONING_LABELS,
-    LABEL_COUNT,
-    LABEL_MEMORY,
-    LABEL_PARTITIONING,
-    LABEL_PRODUCT,
-)
+from crds.v1alpha1.enablement import enablement
+from crds.v1alpha1.names import LABEL_COUNT, LABEL_MEMORY, LABEL_PRODUCT, Partitioning
 from partitioning.layouts import Instance, Layout, check_layout
 from partitioning.models import GpuModel, known_products, model_for_product
 from partitioning.resources import WHOLE
@@ -61,7 +56,7 @@ def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | Problem:
     cut = _instances(node, model, int(count))
     if isinstance(cut, Problem):
         return cut
-    for_mig = _is_for_mig(labels) and model.mig_capable
+    for_mig = enablement(labels).mode == Partitioning.MIG and model.mig_capable
     if (for_mig or cut) and not all(profile.starts for profile in model.profiles):
         return _label(LABEL_PRODUCT, f"no placements of {model.key} are published: its agent reports them")
     return tuple(
@@ -91,11 +86,6 @@ def _name(product: str, model: GpuModel) -> str:
 
 def _label(name: str, message: str) -> Problem:
     return Problem(field=f"metadata.labels[{name}]", message=message)
-
-
-def _is_for_mig(labels: Mapping[str, str]) -> bool:
-    names = (LABEL_PARTITIONING, *FOREIGN_PARTITIONING_LABELS)
-    return next((labels[name] for name in names if name in labels), "") == "mig"
 
 
 def _instances(node: Mapping[str, Any], model: GpuModel, count: int) -> dict[int, Layout] | Problem:

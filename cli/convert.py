@@ -19,7 +19,9 @@ from cli.hardware import MAX_GPUS, has_gpus
 from cli.manifests import load_cluster
 from crds.v1alpha1.gpu_labels import counts_mig_devices
 from crds.v1alpha1.names import KIND, LABEL_COMPUTE_MAJOR, LABEL_COUNT, LABEL_PRODUCT
+from crds.v1alpha1.nvidia_backend import NotServed, node_config
 from crds.v1alpha1.plan import plan_body
+from crds.v1alpha1.spec import PlanSpec
 from kube.yaml_text import read_yaml
 from partitioning.models import model_for_product
 from partitioning.mps import check_replicas
@@ -238,26 +240,12 @@ def _sized_items(count: int, resources: Iterable[nvidia_config.SharedResource]) 
 
 def config_of(spec: Mapping[str, Any]) -> NodeConfig:
     """The config for NVIDIA's plugin that shares a node as this plan does; NoEqualError where there is none."""
-    planned = (spec.get("planned") or {}).get("gpus") or []
-    items = {item["index"]: item for item in (*planned, *(spec.get("gpus") or []))}
-    shares = {_share(item, spec) for item in items.values()}
-    if not shares:
-        raise NoEqualError("the plan shares no GPU")
-    if len(shares) > 1:
-        raise NoEqualError(
-            "its GPUs differ, and the plugin shares all GPUs of a node alike: one number of replicas for all"
-        )
-    replicas, renamed, mergeable = shares.pop()
-    return NodeConfig(replicas=replicas, renamed=renamed, mergeable=mergeable)
-
-
-def _share(item: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[int, bool, bool]:
-    mps = item.get("mps") or {}
-    if "replicas" not in mps:
-        kind = next((name for name in ("mig", "whole") if name in item), "slices of a size")
-        raise NoEqualError(f"GPU {item['index']} is {kind}: only equal MPS replicas can be exported")
-    otherwise = (spec.get("devicePlugin") or {}).get("renameByDefault", True)
-    return mps["replicas"], mps.get("renameByDefault", otherwise), not mps.get("failRequestsGreaterThanOne", True)
+    found = node_config(PlanSpec.read(spec))
+    if isinstance(found, NotServed):
+        raise NoEqualError(found.message)
+    if found is None or not found.shared:
+        raise NoEqualError("the plan shares no GPU: only equal MPS replicas can be exported")
+    return found
 
 
 def _labels(node: Json) -> Mapping[str, str]:

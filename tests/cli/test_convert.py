@@ -378,8 +378,11 @@ def test_plans_become_configs_named_by_their_content(run: Run) -> None:
     data = printed[0]["data"]
     assert len(data) == 2  # a and b share alike
     assert all(key.startswith("gpuplan-mps-4-") for key in data)
-    assert "d: GPU 0 is whole: only equal MPS replicas can be exported" in notes
-    assert "e: its GPUs differ" in notes
+    assert "d: the plan shares no GPU: only equal MPS replicas can be exported" in notes
+    assert (
+        "e: GPU 1: mps: it differs from that of GPU 0, and NVIDIA's device plugin serves all GPUs of a node alike"
+        in notes
+    )
     assert f"kubectl label node a {CONFIG_LABEL}=gpuplan-mps-4-" in notes
 
 
@@ -388,7 +391,7 @@ def test_a_round_trip_changes_nothing(replicas: int, renamed: bool, mergeable: b
     mps: dict[str, Any] = {"replicas": replicas, "renameByDefault": renamed}
     if mergeable:
         mps["failRequestsGreaterThanOne"] = False
-    found = read(config_of({"gpus": [{"index": index, "mps": mps} for index in range(gpus)]}).text)
+    found = read(config_of({"nodeName": "n", "gpus": [{"index": index, "mps": mps} for index in range(gpus)]}).text)
     assert isinstance(found, PluginSharing)
     assert found.remarks == ()
     assert found.mps is not None

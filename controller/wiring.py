@@ -6,6 +6,7 @@ part is built from finished ones, in the order in which they need each other. Kn
 
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 
 from kubernetes.client import ApiClient
@@ -77,7 +78,11 @@ class Controller:
         )
         self._informers = informers = SchedulingInformers(api, options.profiles, awake=lifetime.awake)
         cluster = ClusterCache(
-            options=options, clock=clock, deadlines=_deadlines(settings), informers=informers, wall=time.time
+            options=options,
+            clock=clock,
+            deadlines=Deadlines(**{each.name: getattr(settings, each.name) for each in fields(Deadlines)}),
+            informers=informers,
+            wall=time.time,
         )
         self.state = State(cluster, window=window, awake=lifetime.awake)
         self._watches = watches = Watches(
@@ -180,16 +185,6 @@ def _within(
         return planner(snapshot, options, out_of_time=lambda: clock() >= end)
 
     return plan
-
-
-def _deadlines(settings: Settings) -> Deadlines:
-    return Deadlines(
-        agent_silent_seconds=settings.agent_silent_seconds,
-        under_way_seconds=settings.under_way_seconds,
-        ageing_seconds=settings.ageing_seconds,
-        drain_seconds=settings.drain_seconds,
-        bind_seconds=settings.bind_seconds,
-    )
 
 
 def _parts(

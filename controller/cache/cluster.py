@@ -33,7 +33,7 @@ FOREIGN_NOMINATION_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """How long something is waited for; each is a setting of the controller."""
+    """How long something is waited for; each is a setting of the controller, of the same name."""
 
     agent_silent_seconds: float = 60.0
     under_way_seconds: float = 300.0

@@ -23,7 +23,7 @@ from controller.planner.effort import Effort
 from controller.planner.inventory import node_groups
 from controller.planner.placement.shares import Scale
 from controller.planning import plan
-from controller.simulator import filter_node
+from controller.simulator.filters import filter_node
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.world import applied
 

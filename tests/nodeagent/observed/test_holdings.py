@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from nodeagent.handover.config import NO_LEDGER, Allocation, LedgerMark
+from nodeagent.handover.files import write_json
 from nodeagent.observed.ends import Ends, Gone
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
+from nodeagent.observed.memory import MEMORY
+from nodeagent.observed.memory import Memory as Saved
 from nodeagent.observed.pods import NodePod, ObservedPods
 from nodeagent.observed.usage import Usage
 from tests.clock import Clock
@@ -37,6 +40,13 @@ def entry(uid: str, *ids: str) -> CheckpointEntry:
 
 def ends(*ended: str, strangers: str | None = "", **fields: object) -> Ends:
     return Ends(ended=frozenset(ended), strangers=strangers, **fields)  # type: ignore[arg-type]  # of literals
+
+
+MARK = LedgerMark("book", 3)
+
+
+def saved_as(**fields: object) -> Saved:
+    return Saved(answered={}, **fields)  # type: ignore[arg-type]  # of literals
 
 
 class Memory:
@@ -127,7 +137,48 @@ def test_what_was_forgotten_ends_with_its_boot(memory: Memory) -> None:
     assert memory.see(pod(), listed=SILENT).forgotten == ()
 
 
+@pytest.mark.parametrize(
+    ("saved", "lost", "unrecorded"),
+    [
+        (saved_as(), True, True),
+        (saved_as(boot_id="boot-1", ledger=MARK), False, False),
+        (saved_as(boot_id="boot-0", ledger=MARK), True, False),
+        (saved_as(boot_id="boot-0"), True, False),
+        (saved_as(ledger=MARK), True, False),
+        (saved_as(ledger=LedgerMark("other", 1)), True, True),
+    ],
+    ids=["the first agent", "as it was", "after a reboot", "before there was a ledger", "of no known boot", "another"],
+)
+def test_records_belong_together(memory: Memory, saved: Saved, lost: bool, unrecorded: bool) -> None:
+    """Lost is what was written between the memory and the ledger; unrecorded, where that may have been an Allocate."""
+    write_json(memory.path, MEMORY, saved)
+    memory.restart("boot-1")
+    ledger = memory.path.with_name("ledger.unreadable")
+    assert bool(memory.holdings.records.losses(ledger, MARK)) is lost
+    assert memory.holdings.records.unrecorded(ledger, MARK) is unrecorded
+
+
+def test_what_was_written_with_a_ledger_belongs_to_it_after_a_restart(memory: Memory) -> None:
+    memory.holdings.records.mark = MARK
+    memory.see()
+    memory.restart("boot-1")
+    ledger = memory.path.with_name("ledger.unreadable")
+    assert memory.holdings.records.losses(ledger, MARK) == {}
+    assert memory.holdings.records.losses(ledger, LedgerMark("other", 9)) != {}
+
+
+def test_it_is_written_where_something_has_changed(memory: Memory) -> None:
+    memory.see(pod(), listed=lists("p", A))
+    before = memory.path.stat().st_ino
+    for _ in range(2):
+        memory.see(pod(), listed=lists("p", A))
+        assert memory.path.stat().st_ino == before
+    memory.see(pod(), listed=lists("p", B))
+    assert memory.path.stat().st_ino != before
+
+
 def test_it_says_that_it_cannot_write_and_writes_as_soon_as_it_can(memory: Memory) -> None:
+    assert memory.holdings.problem == ""
     memory.path.mkdir()
     memory.see(pod(), listed=lists("p", A))
     assert "the agent's memory of holders cannot be written" in memory.holdings.problem
@@ -163,8 +214,10 @@ def test_the_checkpoint_names_holders_of_which_no_end_was_observed(memory: Memor
 def test_what_a_claim_gives_is_remembered_from_the_checkpoint_alone(memory: Memory) -> None:
     memory.see(pod(), checkpoint=[entry("u1", CLAIMED, A), entry("u2", CLAIMED)])
     assert memory.see(pod()).held == {CLAIMED: "n/p"}, "a device of a plugin is in every List"
-    memory.see(pod(), listed=lists("p", B), checkpoint=[entry("u1", CLAIMED)])
-    assert memory.see(pod()).held == {CLAIMED: "n/p", B: "n/p"}
+    memory.see(pod(), listed=lists("p", B))
+    assert memory.see(pod()).held == {CLAIMED: "n/p", B: "n/p"}, "no List must show it"
+    for _ in range(3):
+        assert memory.see(pod(), listed=lists("p", B), seconds=5).forgotten == ()
     memory.see(pod("u3", "q", ended=True), checkpoint=[entry("u3", CLAIMED)])
     assert memory.see().known == {"u1": {B, CLAIMED}}
 
@@ -193,6 +246,11 @@ def test_a_kubelet_that_lists_too_few_has_lost_its_record(memory: Memory) -> Non
     assert memory.see(pod(count=2), listed=lists("p")).doubtful == {}
 
 
+def test_a_pod_without_a_device_is_not_remembered(memory: Memory) -> None:
+    memory.see(pod(count=0), listed=lists("p"))
+    assert memory.see().known == {}
+
+
 def test_one_that_lists_another_device_shows_another_pod(memory: Memory) -> None:
     memory.see(pod(), listed=lists("p", A))
     changed = memory.see(pod(), listed=lists("p", B))
@@ -200,6 +258,7 @@ def test_one_that_lists_another_device_shows_another_pod(memory: Memory) -> None
     assert changed.doubtful == {A: "pod n/p held it, and the kubelet lists a pod of this name with another device now"}
     again = memory.see(pod(), listed=lists("p", C))
     assert again.doubtful.keys() == {A, B}, "each of them"
+    assert memory.see(pod(), checkpoint=[entry("u1", CLAIMED)]).doubtful.keys() == {A, B}
     assert memory.see(pod(), listed=lists("p", A)).doubtful.keys() == {B, C}, "but what is held now"
 
 
@@ -215,12 +274,22 @@ def test_the_earlier_pod_may_run_on(memory: Memory, strangers: str | None, livin
     later = [pod(grace_seconds=10)] if living else [pod("u9", "other")]
     shown = lists("p", B) if living else Listed()
     if seconds is not None:
-        before = memory.see(*later, listed=shown, end=end, seconds=seconds - 0.1)
+        before = memory.see(*later, listed=shown, end=end, seconds=seconds - 1)
         assert A in before.doubtful
-        assert A not in memory.see(*later, listed=shown, end=end, seconds=0.2).doubtful
+        assert A not in memory.see(*later, listed=shown, end=end, seconds=1).doubtful
+        memory.restart("boot-1")
+        assert A not in memory.see(*later, listed=shown, end=end).doubtful, "that is over for ever"
     else:
         found = memory.see(*later, listed=shown, end=end, seconds=3600)
         assert A in {*found.doubtful, *found.held}
+
+
+def test_it_may_run_on_until_the_pods_were_read(memory: Memory) -> None:
+    memory.see(pod(), listed=lists("p", A))
+    memory.see(pod(), listed=lists("p", B))
+    memory.restart("boot-1")
+    for _ in range(2):
+        assert A in memory.see(synced=False, seconds=3600).doubtful
 
 
 def test_a_pod_that_is_gone_had_what_it_was_seen_with_first(memory: Memory) -> None:
@@ -230,6 +299,11 @@ def test_a_pod_that_is_gone_had_what_it_was_seen_with_first(memory: Memory) -> N
     found = memory.see(pod("u2"), listed=lists("p", B), vanished=[pod("u1")])
     assert found.known == {"u1": {A}, "u2": {B}}
     assert found.doubtful == {}
+
+
+def test_one_that_was_seen_with_one_device_keeps_it_whatever_its_successor_has(memory: Memory) -> None:
+    memory.see(pod("u1"), listed=lists("p", A))
+    assert memory.see(pod("u2"), listed=lists("p", A)).known == {"u1": frozenset({A}), "u2": frozenset({A})}
 
 
 def test_without_a_successor_it_may_have_both(memory: Memory) -> None:
@@ -248,6 +322,16 @@ def test_a_device_that_the_list_has_lost_for_a_while_is_forgotten_by_the_kubelet
     assert memory.see(pod(), listed=lists("p")).forgotten == (A,), "over a restart"
     with_another = Listed(pods={**lists("p").pods, **lists("q", A).pods})
     assert memory.see(pod(), listed=with_another).forgotten == (), "another pod has it in the List"
+
+
+def test_a_moment_begins_again(memory: Memory) -> None:
+    memory.see(pod(count=2), listed=lists("p", A, B))
+    for _ in range(3):
+        assert memory.see(pod(count=2), listed=lists("p", A), seconds=5).forgotten in ((), (B,))
+    assert memory.see(pod(count=2), listed=lists("p")).forgotten == (B,), "A was shown until now"
+    memory.see(pod(count=2), listed=lists("p", A), seconds=1.5)
+    memory.see(pod(count=2), listed=lists("p"))
+    assert memory.see(pod(count=2), listed=lists("p"), seconds=1.5).forgotten == (B,)
 
 
 def test_what_is_forgotten_ends_with_its_holder(memory: Memory) -> None:
@@ -276,6 +360,9 @@ def test_an_answered_allocate_is_doubted_until_its_pod_is_observed(memory: Memor
     assert memory.see(handed=[handed()]).doubtful == {}
     assert memory.see(handed=[handed(at=2.0)]).doubtful == {A: why}, "handed out again"
     assert memory.see(handed=[handed(at=2.0), handed(B)]).doubtful.keys() == {A, B}
+    memory.see(pod(), handed=[handed(at=2.0)], listed=lists("p", A))
+    assert memory.see().doubtful == {}, "the ledger was emptied"
+    assert memory.see(handed=[handed(at=2.0)]).doubtful == {A: why}
 
 
 @pytest.mark.parametrize(
@@ -324,6 +411,7 @@ def test_who_is_gone(memory: Memory) -> None:
         memory,
         pod("here"),
         pod("ending", "e", ending=True),
+        pod("no record", "r", ending=True),
         pod("over", "o", ended=True),
         vanished=(pod("vanished", "v"),),
         ended=frozenset({"over", "ending"}),
@@ -333,12 +421,14 @@ def test_who_is_gone(memory: Memory) -> None:
         "ending": ([C], False, True),
         "held": ([A], False, False),
         "line": ([B], False, False),
+        "no record": ([], True, False),
         "over": ([C], False, True),
         "vanished": ([], True, False),
     }
     held = next(each.pod for each in found if each.pod.uid == "held")
     assert (held.title, held.started, held.grace_seconds) == ("n/h", True, 7)
-    assert [each.pod.title for each in found if each.pod.uid == "line"] == ["UID line"]
+    titles = [each.pod.title for each in found if each.pod.uid in ("ending", "line")]
+    assert titles == ["n/e", "UID line"], "as the API shows it, if it does"
 
 
 def test_a_line_of_the_checkpoint_is_that_of_a_pod_that_has_ended(memory: Memory) -> None:
@@ -390,9 +480,11 @@ def test_when_a_pod_that_nothing_knows_would_matter(memory: Memory) -> None:
     assert not matters(handed())
     assert matters(handed(at=2.0))
     assert matters(handed(again=True)), "handed out again, and its only holder is not known"
+    memory.see(pod(), handed=[handed(again=True)], listed=lists("p", A))
+    assert not matters(handed(again=True))
+    assert memory.holdings.doubts([], ledger, LedgerMark("other", 1)), "records that are not of one time"
     memory.see(pod(), handed=[handed()], listed=lists("p", B))
     assert matters(handed()), "what it had earlier"
-    assert memory.holdings.doubts([], ledger, LedgerMark("other", 1)), "records that are not of one time"
 
 
 @pytest.mark.parametrize(
@@ -404,11 +496,13 @@ def test_when_a_pod_that_nothing_knows_would_matter(memory: Memory) -> None:
         ({"end": ends(opened=frozenset({A}))}, True, False),
         ({"end": ends(left={"u0": "a process"}), "checkpoint": [entry("u0", A)]}, True, False),
         ({"checkpoint": [entry("u0", A)]}, True, False),
+        ({"synced": False}, True, False),
     ],
-    ids=["alone", "not believed", "a stranger", "open", "left", "another"],
+    ids=["alone", "not believed", "a stranger", "open", "left", "another", "not read"],
 )
 def test_who_has_a_device_alone(memory: Memory, fields: dict[str, object], believed: bool, named: bool) -> None:
-    again, seen = [handed(again=True)], ObservedPods(pods=(pod(),), synced=True)
+    memory.see(pod(), listed=lists("p", A), handed=[handed()])
+    again, seen = [handed(again=True)], ObservedPods(pods=(pod(),), synced=fields.get("synced", True) is True)
     end, checkpoint = fields.get("end", ends()), fields.get("checkpoint", ())
     memory.holdings.votes(seen, lists("p", A), again, checkpoint, end, believed=believed)  # type: ignore[arg-type]
     assert memory.see(pod(), listed=lists("p", A), handed=again, end=ends(strangers="w")).alone == (

@@ -221,6 +221,13 @@ LAST_GB = 40
             {"advertise": ["GPU-0"], "blocking": ["GPU-0"], "missing": ["MPS slice 10gb"]},
             id="a pod keeps the whole",
         ),
+        pytest.param(slices(), of(PLAIN, use={"GPU-0": PROCESS}), {}, id="nothing blocks what makes nothing"),
+        pytest.param(
+            slices(10),
+            of(PLAIN, replace(WHOLE, memory_mib=0), use={"GPU-0": HELD}),
+            {"advertise": ["GPU-0"], "blocking": ["GPU-0"], "missing": ["MPS slice 10gb"]},
+            id="also one that was recorded before its memory was known",
+        ),
         pytest.param(slices(), of(PLAIN, part(10)), {"withdraw": [TEN]}, id="surplus leaves the list"),
         pytest.param(slices(), of(PLAIN, part(10), released={TEN}), {}, id="and ceases to exist"),
         pytest.param(
@@ -258,6 +265,12 @@ LAST_GB = 40
             of(PLAIN, use={TEN: STRANGE}),
             {"missing": ["MPS slice 10gb"]},
             id="not made where another plugin has the id",
+        ),
+        pytest.param(
+            slices(10),
+            of(PLAIN, use={TEN: replace(UNKNOWN, other_id="nvidia0")}),
+            {"missing": ["MPS slice 10gb"]},
+            id="or may have it",
         ),
         pytest.param(
             slices(10), of(PLAIN, use={TEN: PROCESS}), {"missing": ["MPS slice 10gb"]}, id="or something uses it"
@@ -507,6 +520,7 @@ FOREIGN = replace(WHOLE, id="GPU-1", gpu="GPU-1")
     ("config", "found", "moves"),
     [
         (PluginConfig.of([WHOLE.device]), {}, False),
+        (PluginConfig.of([WHOLE.device, FOREIGN.device]), {}, False),
         (PluginConfig.of([WHOLE.device, FOREIGN.device], ["GPU-1"]), {}, False),
         (PluginConfig.of([WHOLE.device]), {"create": (ONE.placed,)}, True),
         (PluginConfig.of([]), {}, True),

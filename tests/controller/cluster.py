@@ -18,13 +18,12 @@ from controller.cache.cluster import ClusterCache
 from controller.cache.state import State
 from controller.cache.watches import read_beat
 from controller.model.views import PlannerOptions
-from crds.definition import definition
 from crds.v1alpha1 import paths
 from crds.v1alpha1.names import AGENT_MANAGER, NAMESPACE, agent_lease
 from kube import apply, clients
 from kube.leases import lease_path
 from tests.apiserver import ApiServer, Fault, Refuse
-from tests.builders.objects import Json, binding, confirmed, lease, manifest, plan
+from tests.builders.objects import Json, binding, confirmed, crd, lease, manifest, plan
 from tests.clock import Clock
 
 
@@ -34,7 +33,7 @@ class ApiCluster:
     def __init__(self) -> None:
         self.server = ApiServer().start()
         self.api: ApiClient = clients.for_url(self.server.url)
-        apply.create(self.api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+        apply.create(self.api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd())
         apply.create(
             self.api,
             "/api/v1/namespaces",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from crds.definition import definition
 from crds.v1alpha1 import names
 from kube import apply, clients
 from kube.errors import NotFound
 from tests import folders
 from tests.apiserver import ApiServer
+from tests.builders.objects import crd
 from tests.nodeagent.real_node import NODE, PLAN, PODS, AgentNode
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ def server() -> Iterator[ApiServer]:
     found = ApiServer()
     found.start()
     api = clients.for_url(found.url)
-    apply.create(api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    apply.create(api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd())
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}}
     apply.create(api, "/api/v1/namespaces", namespace)
     yield found

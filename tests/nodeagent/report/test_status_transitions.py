@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 from kubernetes.client import ApiClient
 
-from crds.definition import definition
 from crds.v1alpha1 import names
 from crds.v1alpha1.status import PlanStatus
 from kube import apply, clients
@@ -14,7 +13,7 @@ from kube.latest import LatestVersion
 from nodeagent.desired.plan import ObservedPlan, parse_plan
 from nodeagent.report.publish import StatusFailures, StatusWriter, same
 from tests.apiserver import ApiServer
-from tests.builders.objects import manifest, plan
+from tests.builders.objects import crd, manifest, plan
 from tests.crds.status_transitions import FULL, absent_fields, transitions
 from tests.nodeagent.report.agent_and_controller import Silent
 
@@ -26,7 +25,7 @@ PLAN = f"/apis/{names.API_VERSION}/{names.PLURAL}/{NAME}"
 def api() -> Iterator[ApiClient]:
     with ApiServer() as server:
         api = clients.for_url(server.url)
-        apply.create(api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+        apply.create(api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd())
         apply.create(api, PLAN.rpartition("/")[0], manifest(plan(NAME)))
         yield api
 

@@ -66,7 +66,7 @@ def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...]
     """Slices and whole GPUs need no more than this; what MIG instances a model has is in no label."""
     count, memory = labels.get(names.LABEL_COUNT, "1"), labels.get(names.LABEL_MEMORY, "")
     version = [labels.get(name, "") for name in (names.LABEL_COMPUTE_MAJOR, names.LABEL_COMPUTE_MINOR)]
-    for_mig = enablement(labels).mode == "mig"
+    for_mig = enablement(labels).mode == "mig" and labels.get(names.LABEL_MIG_CAPABLE) != "false"
     if for_mig or not all(text.isdecimal() for text in (count, memory, *version)) or not 1 <= int(count) <= MAX_GPUS:
         what = (
             ""

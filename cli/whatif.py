@@ -15,7 +15,7 @@ from cli.assumptions import Unknown, assumed_status, hardware_of
 from cli.hardware import has_gpus
 from cli.impossible import impossible
 from cli.whatif_context import CONTEXT_KINDS, STORAGE, context_of
-from controller.api.nodes import read_node
+from controller.api.nodes import read_node, replicas
 from controller.api.plans import PlanReading, read_plan
 from controller.api.pods import read_pod
 from controller.api.reading import Unreadable, epoch_seconds
@@ -34,6 +34,7 @@ from crds.v1alpha1.plan import effective_items, item_hash, plan_body
 from crds.v1alpha1.spec import PlanSpec
 from kube.pods import FINISHED
 from partitioning.models import GpuModel
+from partitioning.mps import VOLTA
 from partitioning.resources import WHOLE, MigRequest, classify
 
 Raw = Mapping[str, Any]
@@ -93,6 +94,7 @@ class _Reader:
         window: Batcher[str] = Batcher(idle_seconds=1, timeout_seconds=1, clock=lambda: 0.0)
         cluster = ClusterCache(options=options, clock=lambda: 0.0, informers=FixedInformers(context))
         self._state = State(cluster, window=window)
+        self._mps_replicas = options.mps_replicas
         self._holders: dict[str, list[PodView]] = {}
         self._unknown: dict[str, str] = {}
         """Nodes with a pod of which not even the requests can be read, and why they are left out."""
@@ -199,11 +201,20 @@ class _Reader:
         if mode == "auto":
             self._remarks.append(f"node {name} is labelled auto: MIG mode is taken as {'on' if mig_on else 'off'}")
         spec = plan["spec"] if plan is not None else None
+        if gpus[0].model.compute_capability < VOLTA and self._shares_alike(node, spec):
+            self._remarks.append(f"node {name}: before Volta the agent makes replicas only with mpsReplicasBeforeVolta")
         status = assumed_status(node, spec, self._holders.get(name, ()), gpus, mig_on=mig_on)
         if isinstance(status, Unknown):
             self._left_out.append(LeftOut(kind="Node", name=name, reason=status.reason))
             return None
         return {**(plan or plan_body({"name": name}, spec={"nodeName": name})), "status": status}
+
+    def _shares_alike(self, node: Json, spec: Raw | None) -> bool:
+        """Its plan, its label or the setting requests equal replicas."""
+        by_label = replicas(node["metadata"].get("labels") or {})[0]
+        items = effective_items(PlanSpec.read(spec)).values() if spec else ()
+        of_plan = any(item.mps is not None and item.mps.replicas for item in items)
+        return of_plan or bool(self._mps_replicas if by_label is None else by_label)
 
     def _is_requested(self, model: GpuModel) -> bool:
         return model.confirmed and any(spec.name in self._requested for spec in model.profiles)

@@ -18,6 +18,7 @@ from controller.cache.cluster import ClusterCache
 from controller.cache.pods import PodChange
 from controller.cache.triggers import has_gpus, lacks_held, odd_names, shares_due
 from controller.model.equal_shares import most_units
+from controller.model.misnamed import mig_names
 from controller.model.results import Drained
 from controller.model.serving import Serving
 from controller.model.views import NodeView, PlanView, PodKey, PodView
@@ -45,8 +46,10 @@ class State:
         """As the pending pods were judged last."""
         self._odd_names: frozenset[str] = frozenset()
         """Of all nodes."""
-        self._units: dict[str, int] = {}
-        """By plan with ACK's resource: GiB of its largest GPU."""
+        self._offers: dict[str, tuple[int, frozenset[str]]] = {}
+        """By plan: GiB of its largest GPU with ACK's resource, and names of MIG instances that its GPUs can have."""
+        self._most_units, self._mig_names = 0, frozenset[str]()
+        """Of all of them."""
         self.read_plan = PlanReader()
         """For every caller of `observe_plan` and `plan_answered`."""
         self._drained_for: set[str] = set()
@@ -257,7 +260,8 @@ class State:
             scheduler_names=self._options.scheduler_names,
             dra_resources=self._dra_resources,
             advertised=self._odd_names,
-            most_units=max(self._units.values(), default=0),
+            mig_names=self._mig_names,
+            most_units=self._most_units,
         )
 
     def _node_uid(self, name: str) -> str:
@@ -285,16 +289,22 @@ class State:
         view = self._plans.views.get(name)
         if view is not None and lacks_held(view):
             self._window.add(f"node {name}")
-        self._note_units(name, view)
+        self._note_offer(name, view)
         self._check_shares(name)
         self._capacity_changed(name)
 
-    def _note_units(self, name: str, view: PlanView | None) -> None:
-        most = max(self._units.values(), default=0)
-        self._units.pop(name, None)
-        if view is not None and (units := most_units([view])):
-            self._units[name] = units
-        if max(self._units.values(), default=0) != most:
+    def _note_offer(self, name: str, view: PlanView | None) -> None:
+        offer = (most_units([view]), mig_names([view])) if view is not None else None
+        if offer == self._offers.get(name):
+            return
+        if offer is None:
+            del self._offers[name]
+        else:
+            self._offers[name] = offer
+        before, offers = self._serving(), self._offers.values()
+        self._most_units = max((units for units, _ in offers), default=0)
+        self._mig_names = frozenset().union(*(names for _, names in offers))
+        if self._serving() != before:
             self._judge_again()
 
     def _check_shares(self, name: str) -> None:

@@ -35,6 +35,8 @@ class Serving:
     """Mapped by a DeviceClass: DRA serves whole GPUs of such a name, and partitions where no node advertises them."""
     advertised: frozenset[str] = frozenset()
     """Resources of nodes: a name that one of them has is right, whatever its form."""
+    mig_names: frozenset[str] = frozenset()
+    """Of MIG instances that its GPUs can have; none: not known."""
     most_units: int = 0
     """GiB of the GPU that has most of ACK's resource; 0: not known."""
 
@@ -52,7 +54,7 @@ def _judge(pod: PodView, serving: Serving) -> Demand | Unplaced | None:
         return None
     misnamed = sorted({*pod.misnamed} - serving.advertised - serving.dra_resources) if pod.misnamed else []
     if misnamed and pod.scheduler_name in serving.scheduler_names:
-        return _not_served(pod, about_misnamed(misnamed[0]))
+        return _not_served(pod, about_misnamed(misnamed[0], serving.mig_names))
     if not pod.gpu or _is_others_business(pod, serving):
         return None
     refusal = _refusal(pod, serving)

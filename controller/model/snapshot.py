@@ -10,6 +10,7 @@ from itertools import chain
 
 from controller.model.demand import DemandSet
 from controller.model.equal_shares import most_units
+from controller.model.misnamed import mig_names
 from controller.model.scheduling import NO_CONTEXT, SchedulingContext
 from controller.model.serving import Serving, collect
 from controller.model.views import DEFAULT_SCHEDULERS, NodeView, PlanView, PodView
@@ -61,6 +62,7 @@ class Snapshot:
             scheduler_names=self.scheduler_names,
             dra_resources=self.context.dra_resources,
             advertised=advertised(self.nodes) if by_name else frozenset(),
+            mig_names=mig_names(self.plans) if by_name else frozenset(),
             most_units=most_units(self.plans) if by_name else 0,
         )
         return collect(self.pending, serving, bind_failures=self.bind_failures)

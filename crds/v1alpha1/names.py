@@ -56,6 +56,7 @@ LABEL_DRIVER, CLOSED = "gpuplan.dev/driver", "closed"
 LABEL_PRODUCT = "nvidia.com/gpu.product"
 LABEL_COUNT = "nvidia.com/gpu.count"
 LABEL_MEMORY = "nvidia.com/gpu.memory"
+LABEL_MIG_CAPABLE = "nvidia.com/mig.capable"
 LABEL_COMPUTE_MAJOR = "nvidia.com/gpu.compute.major"
 LABEL_COMPUTE_MINOR = "nvidia.com/gpu.compute.minor"
 

@@ -39,6 +39,18 @@ def test_more_equal_shares_than_mps_serves_are_an_error(capsys: pytest.CaptureFi
     assert "mps.replicas is 20, and MPS serves 16 clients" in problem
 
 
+@pytest.mark.parametrize(("by", "version", "said"), [("pin", "6", 1), ("label", "6", 1), ("pin", "7", 0), ("", "6", 0)])
+def test_equal_shares_before_volta_need_a_setting_of_the_agent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, by: str, version: str, said: int
+) -> None:
+    card = labelled(node(mode="mps"), product="NVIDIA-Z9", memory="7680", **{"compute.major": version})
+    labelled(card, **{"compute.minor": "1"})
+    card["metadata"]["labels"] |= {"gpuplan.dev/mps-replicas": "4"} if by == "label" else {}
+    pin = plan_object(spec={"gpus": [{"index": 0, "mps": {"replicas": 4}}]}) if by == "pin" else plan_object()
+    found = planned(capsys, dump(tmp_path, card, pin))
+    assert (found["impossible"], sum("mpsReplicasBeforeVolta" in one for one in found["remarks"])) == ([], said)
+
+
 def test_a_gpu_is_not_given_whole_and_cut_as_well(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The label says MIG, so that MIG mode is taken as on, and NVIDIA's device plugin still advertises it whole."""
     pods = [pod("whole", requests={WHOLE: "1"}), pod("mig")]

@@ -169,6 +169,16 @@ def test_a_card_outside_the_catalogue_is_known_by_its_labels(
         assert "is an unknown model" in left["reason"]
 
 
+def test_of_a_card_that_has_no_mig_by_its_labels_it_is_not_said_that_its_profiles_are_unknown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    card = node()
+    card["metadata"]["labels"] |= FEW_LABELS
+    found = planned(capsys, dump(tmp_path, card, pod("one")))
+    assert (found["leftOut"], reasons(found)) == ([], {"one": "NeverFits"})
+    assert "offers no MIG, but MPS slices" in found["unplaced"][0]["message"]
+
+
 @pytest.mark.parametrize(("mode", "served"), [("mig", False), ("mps", True)])
 def test_a_card_of_a_known_name_and_less_memory_is_another_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, mode: str, served: bool

@@ -13,7 +13,13 @@ from tests.builders.objects import pod
 from tests.controller.cache.test_trigger_completeness import Change, TwoNodes, changed, names, other
 from tests.drawn import examples
 
-RESOURCES = ("nvidia.com/gpu.shared", "nvidia.com/mig-ours", "nvidia.com/mig-1g.10gb", "aliyun.com/gpu-mem")
+RESOURCES = (
+    "nvidia.com/gpu.shared",
+    "nvidia.com/mig-ours",
+    "nvidia.com/mig-10gb",
+    "nvidia.com/mig-1g.10gb",
+    "aliyun.com/gpu-mem",
+)
 
 
 @st.composite

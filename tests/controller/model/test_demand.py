@@ -8,9 +8,12 @@ from controller.model.demand import demand_of, queue_order
 from controller.model.misnamed import about_misnamed, nearest_name
 from controller.model.reasons import UnplacedReason
 from controller.model.serving import Serving, collect
+from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
+from partitioning.models import GpuModel
 from partitioning.resources import is_misnamed
-from tests.controller.planner.builders import pod, replaced
+from tests.builders.models import A30, H100
+from tests.controller.planner.builders import mig, plan_of, pod, replaced
 
 MIG = "1g.5gb"
 
@@ -180,6 +183,26 @@ def test_what_a_name_was_meant_to_be(typed: str, meant: str | None) -> None:
     if meant != "":
         assert nearest_name(typed) == (meant or "")
         assert (meant or "Request a MIG instance as") in about_misnamed(typed)
+
+
+@pytest.mark.parametrize(
+    ("model", "typed", "meant"),
+    [
+        (None, "mig-10gb", "Did you mean nvidia.com/mig-2g.10gb?"),
+        (A30, "mig-10gb", "Did you mean nvidia.com/mig-1g.6gb?"),
+        (A30, "mig-1g10gb", "Did you mean nvidia.com/mig-1g.6gb?"),
+        (A30, "gpu.10gb", "Did you mean nvidia.com/gpu-10gb?"),
+        (A30, "mig-small-one-please", "such as nvidia.com/mig-1g.6gb, or"),
+        (H100, "mig-10gb", "Did you mean nvidia.com/mig-1g.10gb?"),
+    ],
+)
+def test_an_instance_that_is_proposed_is_one_that_gpus_of_the_cluster_have(
+    model: GpuModel | None, typed: str, meant: str
+) -> None:
+    plans = [plan_of(gpus=[mig(gpu_model=model)])] if model is not None else []
+    one = replaced(pod("a"), misnamed=(f"nvidia.com/{typed}",))
+    (found,) = Snapshot(plans=tuple(plans), pending=(one,)).demands.refused
+    assert meant in found.message
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ Its management document is that of our stand-in for the toolkit, on the same mac
 the device nodes that gpuplan's agent reads for it.
 """
 
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,3 +86,18 @@ def test_mig_devices_have_the_nodes_that_the_agent_reads(ctk: Toolkit) -> None:
     assert printed == read
     assert len(read) == len(LAYOUT)
     assert ctk.host.not_simulated == set()
+
+
+def test_what_the_page_on_security_switches_off_is_on_by_default_and_off_by_its_command(
+    program: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    ctk, config = program(TOOLKIT, "nvidia-ctk"), tmp_path / "config.toml"
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    (command,) = re.findall(r"`nvidia-ctk (config --in-place --set [^`]*)`", page)
+    setting = command.split()[-1].removesuffix("=false")
+
+    subprocess.run([ctk, "config", "default", f"--output={config}"], check=True)
+    assert f"#{setting} = true" in config.read_text().splitlines()
+    subprocess.run([ctk, *command.split(), f"--config={config}"], check=True)
+    assert f"{setting} = false" in config.read_text().splitlines()
+    assert f"`{setting.upper().replace('-', '_')}=false`" in page

@@ -1,5 +1,6 @@
 """The taint and the counts on the agent's own Node, against the sandbox's API server."""
 
+import random
 import socket
 import time
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ def api(server: ApiServer) -> Iterator[ApiClient]:
 
 
 def taints(api: ApiClient) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = apply.get(api, PATH)["spec"].get("taints") or []
+    found: list[dict[str, Any]] = apply.get(api, PATH).get("spec", {}).get("taints") or []
     return found
 
 
@@ -115,6 +116,35 @@ def test_a_taint_that_the_known_node_has_is_written_where_the_node_has_lost_it(a
 
     assert NodeWriter(api, "n", latest, RequestBudget(), clock=Clock()).set_taint(True) == ""
     assert [taint["key"] for taint in taints(api)] == [TAINT_CHANGING]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_others_write_meanwhile_and_however_late_the_watch_is_only_our_taint_changes(
+    api: ApiClient, seed: int
+) -> None:
+    dice, latest = random.Random(seed), LatestVersion[ObservedNode]()
+    latest.on_event(None, None, parse_node(apply.get(api, PATH)))
+    writer = NodeWriter(api, "n", latest, RequestBudget(), clock=Clock())
+    for number in range(40):
+        act = dice.choice(("ours", "ours", "theirs", "labels", "watch", "ours by hand"))
+        before = taints(api)
+        others = [taint for taint in before if taint["key"] != TAINT_CHANGING]
+        if act == "ours":
+            present = dice.random() < 0.5
+            assert writer.set_taint(present) == ""
+            assert [taint for taint in taints(api) if taint["key"] != TAINT_CHANGING] == others
+            assert (len(taints(api)) > len(others)) == present
+        elif act == "theirs":
+            another = {"key": f"k{number}", "effect": "NoSchedule"}
+            kept = [taint for taint in before if dice.random() < 0.7 or taint["key"] == TAINT_CHANGING]
+            dice.shuffle(changed := [*kept, another])
+            apply.merge_patch(api, PATH, {"spec": {"taints": changed}})
+        elif act == "ours by hand":
+            apply.merge_patch(api, PATH, {"spec": {"taints": others or None}})
+        elif act == "labels":
+            apply.merge_patch(api, PATH, {"metadata": {"labels": {"a": str(number)}}})
+        else:
+            latest.on_event(None, None, parse_node(apply.get(api, PATH)))
 
 
 def test_counts_are_written_and_others_kept(api: ApiClient) -> None:

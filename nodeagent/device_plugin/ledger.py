@@ -65,11 +65,11 @@ class Ledger:
         lost = bool(self.problem) or self._files.lost_ledger.exists()
         with self._lock:
             new = Allocation(id="", resource=resource, at=now, boot_id=self._boot_id, up_seconds=up_seconds)
-            # Of an instance that a lost record may have named, as of one that none names, all that is open counts.
-            first = {i: self._latest.get(i, replace(new, up_seconds=0.0) if "MIG-" in i else new) for i in ids}
-            doubted = {i: first[i] for i in ids if i in unmarked or (lost and i not in self._latest)}
-            # What has it open may be of each pod that got it since it was seen free, not of the last one alone.
-            made = {i: replace(new, id=i, again=i in doubted, up_seconds=doubted.get(i, new).up_seconds) for i in ids}
+            doubted = {i for i in ids if i in unmarked or (lost and i not in self._latest)}
+            # What has it open may be of each pod that got it since it was seen free, not of the last one alone; of one
+            # that a lost record may have named, as of one that none names, all that is open counts.
+            first = {i: self._latest[i].up_seconds if i in self._latest else 0.0 for i in doubted}
+            made = {i: replace(new, id=i, again=i in doubted, up_seconds=first.get(i, up_seconds)) for i in ids}
             self._write({**self._latest, **made})
 
     def recall(self, resource: str, ids: Collection[str]) -> None:

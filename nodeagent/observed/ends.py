@@ -2,9 +2,10 @@
 
 Takes the pods that the API no longer shows, returns the UIDs of those that have ended, and what is left of the others.
 A pod that is gone by a fresh read of the API and by the kubelet's list, and without a process in its cgroups for half a
-minute, has ended, unless another process of the node has its device open. Processes that are missing prove nothing of
-a pod that has not started, of one whose runtime class may run it elsewhere, or where the kubelet's own processes or
-those of living pods are not seen. Reads processes and the API only while a pod is gone or a record is doubted.
+minute, has ended, unless another process of the node has its device open, or may have. Of one that has finished by the
+API that suffices at once. Each pass looks at the processes twice. Those that are missing prove nothing of a pod that
+has not started, of one whose runtime class may run it elsewhere, or where the kubelet's own processes or those of
+living pods are not seen. Reads processes and the API only while a pod is gone or a record is doubted.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,7 +22,6 @@ from nodeagent.observed.processes import DeviceNumber, Process, ProcessTable
 
 EMPTY_SECONDS = 30.0
 """Between two containers of a pod, and between its sandbox and the first one, its cgroups are empty for less."""
-
 
 SANDBOX_SECONDS = 10.0
 """Within it the kubelet ends the sandbox of a pod whose containers have ended."""
@@ -73,8 +73,8 @@ class Ends:
     """Ids that only pods have which live, and which the watch has not brought yet."""
     unread: bool = False
     """The processes were not read: what was left of a pod may be there still."""
-    opened: frozenset[str] = frozenset()
-    """Ids that were handed out again, and that a process of no pod has open, or may have."""
+    opened: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By id that was handed out again: the process of no pod that has it open, or may have."""
     running: frozenset[str] = frozenset()
     """UIDs of pods of which there is a process, if only of the sandbox, or may be one."""
 
@@ -107,23 +107,24 @@ class EndBook:
         found = {each.pod.uid: each for each in gone}
         ends, unread = Ends(unread=not pods.synced), ""
         if pods.synced and (found or doubted):
-            table = self.processes.scan() if seen else ProcessTable()
+            table = self._twice() if seen else ProcessTable()
             if not seen:
-                waited = (each for each in found.values() if each.finished or self._waited(each))
-                over = (each.pod.uid for each in waited if each.finished or not _lists(listed, each.pod, pods))
-                ends = Ends(ended=frozenset(over), strangers=None, running=frozenset(pod.uid for pod in pods.pods))
+                over = self._over(found.values(), pods, listed, complete=False)
+                ends = Ends(ended=over, strangers=None, running=frozenset(pod.uid for pod in pods.pods))
             elif isinstance(table, NoAnswer):
                 ends, unread = Ends(strangers=table.reason, unread=True), f"{table.reason}, and it is not known what"
             else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
                 # The earlier pod may have come and gone while no one looked: no record names it.
-                again = {i for i, entry in handed_out.items() if entry.again and doubted}
-                if self._holder(again, handed_out) != "":
-                    ends = replace(ends, opened=frozenset(i for i in again if self._holder({i}, handed_out) != ""))
+                again = sorted(i for i, entry in handed_out.items() if entry.again and doubted)
+                if self._holder(again, handed_out):
+                    ends = replace(ends, opened={i: what for i in again if (what := self._holder([i], handed_out))})
         self._durations.end_pass()
-        waiting, pending = tuple(each for uid, each in found.items() if uid not in ends.ended), dict[str, str]()
-        for pod, device_id in ((each.pod, i) for each in waiting for i in sorted(each.ids)):
-            pending[device_id] = _left(ends.left.get(pod.uid, unread), pod) or pending.get(device_id, "")
+        waiting = tuple(each for uid, each in found.items() if uid not in ends.ended)
+        pending = {i: "" for each in waiting for i in each.ids}
+        pending |= {i: f"{what} is left of a pod that no record names" for i, what in ends.opened.items()}
+        named = ((each, what) for each in waiting if (what := ends.left.get(each.pod.uid, unread)))
+        pending |= {i: f"{what} is left of pod {each.pod.title}" for each, what in named for i in each.ids}
         return replace(ends, pending=pending, waiting=waiting)
 
     def _witnessed(
@@ -137,20 +138,17 @@ class EndBook:
         by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
         left = {uid: by_pod[uid][0].named for uid in found if uid in by_pod}
-        over, absent = set[str](), sorted(found.keys() - left.keys())
+        absent = sorted(found.keys() - left.keys())
         # One look at all that is open suffices where no one has any of the devices open.
-        anyone = self._holder({i for uid in absent for i in found[uid].ids}, handed_out)
-        for uid in absent:
-            each, holder = found[uid], self._holder(found[uid].ids, handed_out) if anyone != "" else ""
-            empty = self._empty(each, complete=complete) and not _lists(listed, each.pod, pods)
-            if holder:
-                left[uid] = holder
-            elif each.finished or (empty and (holder == "" or not complete)):
-                over.add(uid)
+        if self._holder([i for uid in absent for i in found[uid].ids], handed_out):
+            holders = {uid: self._holder(found[uid].ids, handed_out, found[uid].pod.began) for uid in absent}
+            left |= {uid: holder for uid, holder in holders.items() if holder}
+        over = self._over((found[uid] for uid in absent if uid not in left), pods, listed, complete=complete)
         # The sandbox of a finished pod ends a moment later.
-        left = {uid: title for uid, title in left.items() if not found[uid].finished or self._outlived(uid)}
-        holders = {pod.uid for pod in pods.pods if not pod.ended or not pod.resources} | found.keys()
-        strange = [process for process in table.processes if process.pods and not process.pods & holders]
+        soon = {u for u in found if self._durations.seconds("finished", u) < SANDBOX_SECONDS and found[u].finished}
+        left = {uid: title for uid, title in left.items() if uid not in soon}
+        theirs = {pod.uid for pod in pods.pods if not pod.ended or not pod.resources} | found.keys()
+        strange = [process for process in table.processes if process.pods and not process.pods & theirs]
         # What the checkpoint alone has may be a new pod, and the watch is late.
         new = {uid for uid in left.keys() - self._absent if not found[uid].pod.name}
         fresh = self.fresh() if strange or new or over - here else ()
@@ -176,41 +174,50 @@ class EndBook:
         run = frozenset(p.uid for p in pods.pods if p.started or p.outside or not (complete and by_pod)).union(by_pod)
         return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids, running=run)
 
-    def _outlived(self, uid: str) -> bool:
-        return self._durations.seconds("finished", uid) >= SANDBOX_SECONDS
+    def _twice(self) -> ProcessTable | NoAnswer:
+        """Two looks, for one alone misses a process that another one, which ends, starts meanwhile."""
+        first, second = self.processes.scan(), self.processes.scan()
+        if isinstance(first, NoAnswer) or isinstance(second, NoAnswer):
+            return first if isinstance(first, NoAnswer) else second
+        found = {each.pid: each for each in (*first.processes, *second.processes)}
+        return ProcessTable(processes=tuple(each for _, each in sorted(found.items())))
 
-    def _waited(self, gone: Gone) -> bool:
-        return self._durations.seconds("gone", gone.pod.uid) >= gone.pod.grace_seconds + self.slack_seconds
+    def _over(
+        self, absent: Iterable[Gone], pods: ObservedPods, listed: Listed | NoAnswer, *, complete: bool
+    ) -> frozenset[str]:
+        """Those of which nothing was found for long enough; the kubelet lists a finished pod for some time."""
+        over = [
+            each for each in absent if self._durations.seconds("gone", each.pod.uid) >= self._patience(each, complete)
+        ]
+        return frozenset(each.pod.uid for each in over if each.finished or not _lists(listed, each.pod, pods))
 
-    def _empty(self, gone: Gone, *, complete: bool) -> bool:
-        """For long enough: its process may be about to come, if none was there yet."""
+    def _patience(self, gone: Gone, complete: bool) -> float:
+        """Its process may be about to come, if none was there yet."""
+        if gone.finished:
+            return 0.0
         if gone.pod.outside or not complete:
-            return self._waited(gone)
+            return gone.pod.grace_seconds + self.slack_seconds
         started = gone.pod.started or gone.pod.uid in self._started
-        patience_seconds = EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self.slack_seconds
-        return self._durations.seconds("empty", gone.pod.uid) >= patience_seconds
+        return EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self.slack_seconds
 
-    def _holder(self, device_ids: Collection[str], handed_out: Mapping[str, Allocation]) -> str | None:
-        """A process of no pod that has one of these open; empty for none, None where that is not known."""
-        # Of a GPU of which it is not known when it was handed out, nor is it who had it open before; of an instance
-        # no one had.
-        ids = sorted(i for i in device_ids if "MIG-" in i or (i in handed_out and handed_out[i].up_seconds))
-        numbers = self.numbers(ids) if ids else ()
+    def _holder(self, device_ids: Collection[str], handed_out: Mapping[str, Allocation], began: str = "") -> str:
+        """A process of no pod that has one of these open, or why that is not known; empty for none."""
+        numbers = self.numbers(device_ids) if device_ids else ()
         holders = self.processes.holders(numbers) if numbers else ()
         if numbers is None or isinstance(holders, NoAnswer):
-            return None
+            why = "the numbers of device files are not known" if isinstance(holders, tuple) else holders.reason
+            return f"{why}, and it is not known what"
         # What the node itself runs is older, where it is no service.
-        found = (p for p in holders if not all(_older(p, handed_out.get(i)) for i in ids))
+        found = (p for p in holders if not all(_older(p, handed_out.get(i), began) for i in device_ids))
         return next((f"{each.named}, in no pod's cgroup," for each in found), "")
 
 
-def _older(process: Process, entry: Allocation | None) -> bool:
-    """By seconds since boot, for the time of day may have been set; what is not known is not older."""
-    return entry is not None and 0 < process.up_seconds < entry.up_seconds
-
-
-def _left(what: str, pod: NodePod) -> str:
-    return what and f"{what} is left of pod {pod.title}"
+def _older(process: Process, entry: Allocation | None, began: str) -> bool:
+    """By seconds since boot, for the time of day may have been set; where no record has these, by when the pod began.
+    What is not known is not older."""
+    if entry is not None and entry.up_seconds:
+        return 0 < process.up_seconds < entry.up_seconds
+    return "" < process.since < began
 
 
 def _lists(listed: Listed | NoAnswer, pod: NodePod, pods: ObservedPods) -> bool:

@@ -106,14 +106,11 @@ class Holdings:
         found.update({pod.uid: pod for pod in pods.vanished})
         for uid in {pod.uid for pod in pods.pods if not (pod.ending or pod.ended)} | set(self._ended):
             found.pop(uid, None)
-        found.update({pod.uid: pod for pod in pods.pods if pod.ending and not pod.ended})
-        known = self._known(pods, entries)
+        found.update({pod.uid: pod for pod in pods.pods if pod.uid in found or (pod.ending and not pod.ended)})
+        known = dict.fromkeys(found, frozenset[str]()) | self._known(pods, entries)
         return tuple(
             Gone(
-                pod=pod,
-                ids=known.get(uid, frozenset()),
-                lacks=lacks(replace(pod, hidden=()), known, handed),
-                finished=uid in pods.ended,
+                pod=pod, ids=known[uid], lacks=lacks(replace(pod, hidden=()), known, handed), finished=uid in pods.ended
             )
             for uid, pod in sorted(found.items())
         )
@@ -137,10 +134,8 @@ class Holdings:
 
     def doubts(self, allocations: Iterable[Allocation], ledger: Path, mark: LedgerMark) -> bool:
         """Whether a pod that nothing knows would matter."""
-        entries = tuple(allocations)
-        unanswered = any(
-            self._answered.get(e.id) != e.at or (e.again and e.id not in self._shared.alone) for e in entries
-        )
+        alone = self._shared.alone
+        unanswered = any(self._answered.get(e.id) != e.at or (e.again and e.id not in alone) for e in allocations)
         earlier = any(holding.earlier for holding in self._pods.values())
         return unanswered or earlier or bool(self.records.losses(ledger, mark))
 

@@ -147,7 +147,8 @@ class Kubelet:
     def shares_processes(self) -> bool:
         """Whether this process sees the kubelet's, and with it those of all containers; True while it is not served.
 
-        The kernel names the peer of a socket by its id in the caller's PID namespace: 0 where it is in none below.
+        The kernel names the peer of a socket by its id in the caller's PID namespace: 0 where it is in none below. A
+        procfs that hides others' processes does not have it either.
         """
         try:
             with socket.socket(socket.AF_UNIX) as probe:
@@ -156,7 +157,7 @@ class Kubelet:
                 pid, _, _ = PEER.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
         except OSError:
             return True
-        return bool(pid)
+        return bool(pid) and os.path.exists(f"/proc/{pid}")
 
     def identity(self) -> Identity | None:
         """Of the socket on which device plugins register: a new one means a new kubelet."""

@@ -6,7 +6,7 @@ loss is known. Decides nothing.
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,26 +35,14 @@ class Holding:
 
     @classmethod
     def of(cls, pod: NodePod, ids: Iterable[str], before: "Holding | None", earlier: Iterable[str] = ()) -> "Holding":
-        return cls(
-            uid=pod.uid,
-            title=pod.title,
-            grace_seconds=pod.grace_seconds,
-            ids=tuple(sorted(ids)),
-            earlier=tuple(sorted(earlier)),
-            started=pod.started or (before is not None and before.started),
-            outside=pod.outside,
-        )
+        started = pod.started or (before is not None and before.started)
+        held = cls(uid=pod.uid, title=pod.title, grace_seconds=pod.grace_seconds, ids=tuple(sorted(ids)))
+        return replace(held, earlier=tuple(sorted(earlier)), started=started, outside=pod.outside)
 
     def gone(self) -> NodePod:
         namespace, _, name = self.title.partition("/")
-        return NodePod(
-            uid=self.uid,
-            namespace=namespace,
-            name=name,
-            grace_seconds=self.grace_seconds,
-            started=self.started,
-            outside=self.outside,
-        )
+        pod = NodePod(uid=self.uid, namespace=namespace, name=name, grace_seconds=self.grace_seconds)
+        return replace(pod, started=self.started, outside=self.outside)
 
 
 @with_config(WIRE)

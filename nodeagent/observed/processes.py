@@ -59,10 +59,14 @@ class Process:
     """Of the node when it began: unlike the time of day it is not set; 0 where it is not known."""
 
     @property
+    def since(self) -> str:
+        """As the API writes times."""
+        return api_time(datetime.fromtimestamp(self.began_at, UTC)) if self.began_at else ""
+
+    @property
     def named(self) -> str:
         """For people, who may have to end it."""
-        since = f", since {api_time(datetime.fromtimestamp(self.began_at, UTC))}" if self.began_at else ""
-        return f"process {self.pid} ({self.program}{since})"
+        return f"process {self.pid} ({', since '.join(filter(None, (self.program, self.since)))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +96,15 @@ class Processes:
         found: list[Process] = []
         try:
             booted_at = self._booted_at()
-            for pid in sorted(int(name) for name in os.listdir(self._proc) if name.isdecimal()):
+            # The youngest first: one that others of its kind replace quickly is read before it has ended.
+            for pid in sorted((int(name) for name in os.listdir(self._proc) if name.isdecimal()), reverse=True):
                 if self._clock() > deadline:
                     return _late("the node's processes", found)
                 if (process := self._read(pid, booted_at)) is not None:
                     found.append(process)
         except (OSError, ValueError, IndexError) as error:
             return NoAnswer(reason=f"the node's processes cannot be read: {error!r}")
-        return ProcessTable(processes=tuple(found))
+        return ProcessTable(processes=tuple(reversed(found)))
 
     def holders(self, numbers: Collection[DeviceNumber], *, everyone: bool = False) -> tuple[Process, ...] | NoAnswer:
         """Those that have one of these devices open, but for this one: the driver's library opens every GPU.
@@ -108,23 +113,24 @@ class Processes:
         for.
         """
         deadline = self._clock() + SCAN_SECONDS
-        table = self.scan()
-        if isinstance(table, NoAnswer):
-            return table
-        found = []
-        others = (each for each in table.processes if each.pid != os.getpid())
-        for process in (each for each in others if everyone or not (each.pods or each.service)):
-            try:
-                for number in self._open_files(process.pid):
-                    if self._clock() > deadline:
-                        return _late(f"what {process.named} has open")
-                    if number in numbers:
-                        found.append(process)
-                        break
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended
-            except OSError as error:
-                return NoAnswer(reason=f"the open files of process {process.pid} cannot be read: {error}")
+        found, read = list[Process](), {os.getpid()}
+        for _ in range(2):  # for those that others have started which have ended meanwhile
+            table = self.scan()
+            if isinstance(table, NoAnswer):
+                return table
+            for process in (each for each in table.processes if everyone or not (each.pods or each.service)):
+                try:
+                    for number in self._open_files(process.pid) if process.pid not in read else ():
+                        if self._clock() > deadline:
+                            return _late(f"what {process.named} has open")
+                        if number in numbers:
+                            found.append(process)
+                            break
+                    read.add(process.pid)
+                except (FileNotFoundError, ProcessLookupError):
+                    continue  # it has ended
+                except OSError as error:
+                    return NoAnswer(reason=f"the open files of process {process.pid} cannot be read: {error}")
         return tuple(found)
 
     def _read(self, pid: int, booted_at: float) -> Process | None:

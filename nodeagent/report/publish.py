@@ -98,8 +98,10 @@ class StatusWriter:
             with self.budget.request() as timeouts:
                 written = apply.apply_status(self.api, path, body, manager=names.AGENT_MANAGER, timeouts=timeouts)
         except (NotFound, Conflict) as error:
-            log.debug("status was not written: %s", error)
             self._written_at = -math.inf  # the next pass, with what the watch brought, need not wait
+            self.failures.count += 1
+            if self.failures.count > 3 * MOST_FAILURES:
+                self._failed(error)
             return False
         except ApiError as error:
             self.latest.accept(replace(plan, unanswered=plan.unanswered or isinstance(error, Unavailable)))

@@ -121,7 +121,7 @@ class PluginMemory:
         lost = (self.lost or self.files.lost_ledger.exists()) and device_id not in self.allocations
         again = lost or device_id in self.unmarked()
         since = self.allocations[device_id].up_seconds if again and not lost else at
-        since = 0.0 if lost and "MIG-" in device_id else since
+        since = 0.0 if lost else since
         self.allocations[device_id] = Allocation(
             id=device_id, resource=resource, at=at, boot_id=self.boot, up_seconds=since, again=again
         )

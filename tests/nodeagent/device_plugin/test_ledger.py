@@ -49,8 +49,8 @@ def test_what_a_lost_record_may_have_had_was_handed_out_before(tmp_path: Path) -
     assert found == {"a": True, "seen free": False, "b": True}
 
 
-def test_an_instance_that_a_lost_record_may_have_had_was_handed_out_first_at_an_unknown_time(tmp_path: Path) -> None:
-    """A whole GPU was not: the node's own programs, which are older, have it open too."""
+def test_a_device_that_a_lost_record_may_have_had_was_handed_out_first_at_an_unknown_time(tmp_path: Path) -> None:
+    """Whether what has it open is older cannot be said then."""
     files = PluginFiles(tmp_path)
     files.directory.mkdir()
     files.ledger.write_text("{")
@@ -58,7 +58,7 @@ def test_an_instance_that_a_lost_record_may_have_had_was_handed_out_first_at_an_
     ledger.record("r/x", ["GPU-a", "MIG-a", "MIG-b"])
     ledger.record("r/x", ["MIG-a", "MIG-b"], {"MIG-a"})
     found = {entry.id: (entry.again, entry.up_seconds > 0) for entry in ledger.entries()}
-    assert found == {"GPU-a": (True, True), "MIG-a": (True, False), "MIG-b": (False, True)}
+    assert found == {"GPU-a": (True, False), "MIG-a": (True, False), "MIG-b": (False, True)}
 
 
 @pytest.mark.parametrize("lost", ["deleted", "put back"])

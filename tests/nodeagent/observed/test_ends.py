@@ -448,7 +448,7 @@ def test_a_gpu_that_cannot_be_read_hides_who_has_it_open(world: World) -> None:
     world.wait(HOURS)
 
     assert held(world)
-    assert not world.agent.observer.observe().usage.left
+    assert "no, and it is not known what is left of pod default/p1, which is gone" in world.gpu_status()["message"]
 
 
 def test_no_pod_gets_it_and_no_container_starts_with_it_while_a_process_is_left(world: World) -> None:

@@ -77,6 +77,11 @@ SHARES = (
     [
         pytest.param([], "True", id="host PID namespace"),
         pytest.param(["unshare", "--pid", "--fork"], "False", id="a PID namespace of its own"),
+        pytest.param(
+            ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"],
+            "False",
+            id="a procfs that hides it",
+        ),
     ],
 )
 def test_processes_are_shared_where_the_kubelets_is_visible(around: list[str], seen: str) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,38 @@ def test_one_that_ends_meanwhile_is_passed_over(tree: ProcTree) -> None:
     assert found == Process(pid=7, program="python", pods=frozenset({UID}), began_at=BOOTED_AT + 5, up_seconds=5)
 
 
+def test_one_that_its_like_replace_quickly_is_read_before_it_has_ended(tree: ProcTree) -> None:
+    for pid in (7, 8, 90):
+        tree.start(pid, UID if pid == 90 else OTHER)
+
+    class Late(Processes):
+        def _read(self, pid: int, booted_at: float) -> Process | None:
+            found = super()._read(pid, booted_at)
+            if pid == 7:
+                tree.end(90)
+            return found
+
+    table = Late(tree.root).scan()
+    assert isinstance(table, ProcessTable)
+    assert [each.pid for each in table.processes] == [7, 8, 90]
+
+
+def test_one_that_another_has_started_which_ended_meanwhile_has_its_files_read(tree: ProcTree) -> None:
+    for pid in (7, 8):
+        tree.start(pid)
+
+    class Forking(Processes):
+        def _open_files(self, pid: int) -> Iterator[tuple[int, int] | None]:
+            if pid == 7:
+                tree.end(8)
+                tree.start(9, files=["/dev/zero"])
+            return super()._open_files(pid)
+
+    found = Forking(tree.root).holders([ZERO])
+    assert not isinstance(found, NoAnswer)
+    assert [each.pid for each in found] == [9]
+
+
 def test_what_cannot_be_read_proves_nothing(tree: ProcTree) -> None:
     assert isinstance(Processes(tree.root / "nowhere").scan(), NoAnswer)
     tree.start(7, UID)
@@ -108,7 +141,7 @@ def test_a_pod_with_so_many_processes_that_they_cannot_be_read_is_named(tree: Pr
     found = Processes(tree.root, clock=lambda: float(next(seconds))).scan()
 
     assert isinstance(found, NoAnswer)
-    assert found.reason == f"reading the node's processes took longer than 5 s, and 3 of 5 were of pod UID {UID}"
+    assert found.reason == f"reading the node's processes took longer than 5 s, and 5 of 5 were of pod UID {UID}"
 
 
 def test_open_files_everyone_are_read_only_where_they_are_asked_for(tree: ProcTree) -> None:

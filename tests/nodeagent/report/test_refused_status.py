@@ -41,10 +41,10 @@ def refusal(rig: PlanRig) -> Any:
     return fault
 
 
-def refuse_the_agents(rig: PlanRig) -> Any:
+def refuse_the_agents(rig: PlanRig, code: int = 422, reason: str = "Invalid") -> Any:
     def fault(request: Any) -> Refuse | None:
         theirs = request.path.endswith("/n1/status") and request.query.get("fieldManager") == names.AGENT_MANAGER
-        return Refuse(code=422, reason="Invalid") if theirs else None
+        return Refuse(code=code, reason=reason) if theirs else None
 
     rig.cluster.server.faults.append(fault)
     return fault
@@ -90,6 +90,30 @@ def test_two_failures_do_not_show_on_the_plan(rig: PlanRig) -> None:
     rig.cluster.server.faults.remove(fault)
     rig.agent_turn()
     assert rig.failures.count == 0
+
+
+def test_a_status_that_meets_a_changed_plan_each_time_is_reported_in_the_end(
+    rig: PlanRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.confirmed()
+    rig.cluster.pin("n1", {"index": 0, "whole": {}})
+    fault = refuse_the_agents(rig, 409, "Conflict")
+    for turn in range(9):
+        rig.agent_turn()
+        assert (rig.failures.count, rig.failures.problem) == (turn + 1, "")
+        rig.bench.clock.now += STEP_SECONDS
+    assert not [record for record in caplog.records if "status was not written" in record.message]
+    rig.beats.send()
+    rig.agent_turn()
+    assert "injected fault" in rig.failures.problem
+    rig.beats.send()
+    rig.controller_turn()
+    assert rig.reported("AgentAlive") == ("False", "CannotReport")
+    assert [record for record in caplog.records if "status was not written" in record.message]
+    rig.cluster.server.faults.remove(fault)
+    rig.bench.clock.now += PAUSE_SECONDS
+    rig.agent_turn()
+    assert (rig.failures.count, rig.failures.problem) == (0, "")
 
 
 def test_an_api_server_that_was_away_is_no_refusal(rig: PlanRig) -> None:

@@ -22,7 +22,7 @@ from controller.model.snapshot import Snapshot
 from controller.planner import search
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
-from controller.planner.placement import admission, split
+from controller.planner.placement import admission
 from controller.planner.placement.packing_check import PackingCheck
 from controller.planner.placement.shares import Scale
 from controller.planner.strategy import level, priorities
@@ -31,6 +31,14 @@ from controller.planning import plan
 
 def _all_of(board: Board, group: int, assignments: Sequence[Assignment], _: Scale) -> admission.Admitted:
     return admission.Admitted(members=list(assignments), others=[], packing=PackingCheck.of(board, group))
+
+
+def _in_turn(assignments: Sequence[Assignment], scales: Sequence[Scale], *_: object) -> list[list[Assignment]]:
+    found: list[list[Assignment]] = [[] for _ in scales]
+    for number, one in enumerate(assignments):
+        if able := [group for group in one.groups if scales[group].serves(one.demand)]:
+            found[able[number % len(able)]].append(one)
+    return found
 
 
 Replaced = tuple[Any, str, object]
@@ -45,7 +53,7 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
     ),
     "choosing on counts": ((level, "admit", _all_of),),
     "the grid of prices": ((admission, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
-    "balancing node groups": ((split, "_balanced", lambda kinds, _: {k: dict.fromkeys(k, 1 / len(k)) for k in kinds}),),
+    "balancing node groups": ((level, "split", _in_turn),),
     "making room in other groups": ((level, "make_room", lambda *_: None),),
     "placing again": ((level, "_REPEATED", -1),),
 }

@@ -49,15 +49,14 @@ def place_once(
             costs[one.shape] = min((max(scale.shares(one.demand)) for scale in unlike), default=0.0)
         return costs[one.shape]
 
-    assigned, rest = split(assignments, scales, late)
+    assigned = split(assignments, scales, cost, late)
     admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
     make_room(board, admitted, cost)
     members = [one for found in admitted for one in found.members]
     place_constrained(sorted((one for one in members if one.constrained), key=board.hardness))
     for group, found in enumerate(admitted):
         _place_in_group(board, group, [one for one in found.members if not one.constrained])
-    rest += [*members, *(one for found in admitted for one in found.others)]
-    rest = [one for one in rest if not one.placed and not one.constrained]
+    rest = [one for one in assignments if not one.placed and not one.constrained]
     _backfill(board, sorted(rest, key=lambda one: (one.rank, cost(one), one.pod.created, one.pod.key)))
     return cost
 

@@ -69,16 +69,20 @@ class _Rooms:
         """What the nodes that have the partitions have left besides."""
 
     def nodes(self, one: Assignment) -> Iterator[int]:
-        if one.wants not in self._largest:
+        largest, fits = self._largest.get(one.wants), False
+        # Thousands of pods may need unlike amounts that no node has: once one found none, no node is asked for these.
+        if largest is not None:
+            self.looked += len(largest)
+            if not any(free.fits(one.needs) for free in largest):
+                return
+        for node in self._having(one, one.groups):
+            self.looked += 1 + len(one.pod.host_ports)
+            if self._board.fits(one, node):
+                fits = True
+                yield node
+        if not fits and largest is None:
             having = self._having(one, range(len(self._board.groups)))
             self._largest[one.wants] = _largest({self._board.nodes[node].free for node in having})
-        self.looked += len(self._largest[one.wants])
-        # Thousands of pods may need unlike amounts that no node has: no node is asked for these either.
-        if any(free.fits(one.needs) for free in self._largest[one.wants]):
-            for node in self._having(one, one.groups):
-                self.looked += 1 + len(one.pod.host_ports)
-                if self._board.fits(one, node):
-                    yield node
 
     def _having(self, one: Assignment, groups: Iterable[int]) -> Iterator[int]:
         """Nodes of these groups with the partitions that the pod wants."""

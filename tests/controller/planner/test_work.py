@@ -232,6 +232,16 @@ def test_sizes_that_no_gpu_has_room_for_together_are_held_against_one_node_of_a_
     assert max(Counter(asked).values()) == 1
 
 
+def test_a_pod_that_the_first_node_could_take_is_held_against_no_other(asked: list[str]) -> None:
+    """No two nodes are alike."""
+    used = [[1 + one % 12, 13 + one // 12] for one in range(30)]
+    servers = [server(f"node-{n}", mps(gpu_model=H100, used_gb=gb), partitioning="mps") for n, gb in enumerate(used)]
+    result = plan(cluster(*servers, pending=[pod("small", "10gb"), pod("two", ("10gb", 2))]))
+
+    assert len(result.placed) == 2
+    assert Counter(asked) == {"small": 1, "two": 1}
+
+
 def test_pods_of_one_partition_whose_cpu_differs_are_held_against_no_more_nodes_than_a_pass_looks_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

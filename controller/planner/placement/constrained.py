@@ -130,9 +130,14 @@ class ConstrainedPlacement:
         Within each level those come first for which no work was left in the pass before.
         """
         failed: set[Hashable] = set()
-        ordered = sorted(assignments, key=self.turn) if self.first else list(assignments)
-        ordered.sort(key=lambda one: one.pod.uid not in self.first and self.unknown(one))
-        later = [one for one in ordered if not self._had_its_turn(one, failed)]
+        later, unknown = list[Assignment](), list[Assignment]()
+        for one in sorted(assignments, key=self.turn) if self.first else assignments:
+            # Asked one by one: what is found out of all first may leave no work to place any.
+            if one.pod.uid not in self.first and self.unknown(one):
+                unknown.append(one)
+            elif not self._had_its_turn(one, failed):
+                later.append(one)
+        later += [one for one in unknown if not self._had_its_turn(one, failed)]
         self.unexamined.update(one.pod.uid for one in later if not self._had_its_turn(one, failed))
 
     def turn(self, one: Assignment) -> tuple[int, int]:

@@ -30,8 +30,9 @@ from controller.explanation.gangs import about_broken, about_incomplete, about_t
 from controller.explanation.never_fits import no_gpu
 from controller.explanation.phrases import Answer
 from controller.explanation.remedies import WAIT_FOR_RELEASE, also, in_flight, nearest
-from controller.explanation.shortfalls import no_large_node, too_little_left
+from controller.explanation.shortfalls import no_large_node, no_such_resource, too_little_left
 from controller.explanation.whole_gpus import about_whole_gpus
+from controller.model.capacity import Capacity
 from controller.model.demand import Wants
 from controller.model.reasons import UnplacedReason
 from controller.model.results import CutShort, Unplaced
@@ -201,10 +202,9 @@ class _Explainer:
         able = self._able_nodes(wants)
         needs = assignment.needs
         self._effort.spend(assignment.pod, 1 + len(able.sizes) // _GLANCES)
-        if able.nodes and not any(
-            needs.cpu_milli <= cpu and needs.memory_bytes <= memory for cpu, memory in able.sizes
-        ):
-            return no_large_node(needs, able.sizes)
+        beyond = self._beyond_empty_nodes(needs, able) if able.nodes else None
+        if beyond is not None:
+            return beyond
         self._effort.spend(assignment.pod, (len(able.nodes) + len(able.others)) // _GLANCES)
         if not able.nodes:
             others = [cause.node for cause in able.others]
@@ -229,6 +229,16 @@ class _Explainer:
         if outlook.answer is not None and outlook.answer.reason in _ADMINISTRATORS:
             return self._on_cordoned_nodes(assignment, able.nodes) or outlook.answer  # to uncordon is less work
         return outlook.answer or too_little_left(assignment.demand, outlook.with_partitions)
+
+    def _beyond_empty_nodes(self, needs: Capacity, able: _Able) -> Answer | None:
+        if not any(needs.cpu_milli <= cpu and needs.memory_bytes <= memory for cpu, memory in able.sizes):
+            return no_large_node(needs, able.sizes)
+        absent = [name for name, _ in needs.other if not any(self._has(node, name) for node in able.nodes)]
+        return no_such_resource(absent) if absent else None
+
+    def _has(self, node: int, resource: str) -> bool:
+        """Its plugins have some, or DRA serves it there."""
+        return self._stocks[node].node.capacity[resource] > 0 or self._board.nodes[node].free[resource] > 0
 
     def _refused(self, assignment: Assignment, refusals: Mapping[int, str]) -> Answer | None:
         """Filters that read other pods keep it off all nodes, or off all that have room."""

@@ -47,6 +47,12 @@ def no_large_node(needs: Capacity, sizes: Collection[tuple[int, int]]) -> Answer
     )
 
 
+def no_such_resource(names: Sequence[str]) -> Answer:
+    """No node has any of these: a release of a GPU would not help."""
+    message = f"The pod requests {joined(names)}, of which no node with such GPUs has any."
+    return Answer(UnplacedReason.NEVER_FITS, f"{message} Request none, or add a GPU node that has it.")
+
+
 def too_little_left(demand: Demand, nodes: Sequence[tuple[NodeView, NodeCapacity]]) -> Answer:
     """`nodes` have the partitions; the one with most free CPU comes first."""
     held = [(node, lacking) for node, capacity in nodes if (lacking := capacity.lacks(demand))]

@@ -192,3 +192,14 @@ def test_cpu_and_memory_that_no_node_has_at_once() -> None:
     assert message == (
         "The pod requests 100 CPUs and 512 GiB of memory; no node with such GPUs has both. Request less of one of them."
     )
+
+
+@pytest.mark.parametrize("used", [(), (("7g.40gb", 0),)], ids=["the GPU is free", "the GPU is in use"])
+def test_a_resource_that_no_node_has_is_not_waited_for(used: tuple[tuple[str, int], ...]) -> None:
+    odd = pod("a", "7g.40gb")
+    odd = replace(odd, requests=(*odd.requests, ("rdma/hca", 1)))
+    there = [holder("node-1", "7g.40gb")] if used else []
+    reason, message = answer_to(cluster(server("node-1", mig(used=used)), pods=there, pending=[odd]))
+
+    assert reason is UnplacedReason.NEVER_FITS
+    assert message.startswith("The pod requests rdma/hca, of which no node with such GPUs has any. Request none")

@@ -19,13 +19,12 @@ from benchmarks.families import FAMILIES, case
 from benchmarks.instances import MIXES, instance
 from controller.gc_pause import collector_paused
 from controller.model.snapshot import Snapshot
-from controller.planner import search
+from controller.planner import search, strategy
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.placement import admission
 from controller.planner.placement.packing_check import PackingCheck
 from controller.planner.placement.shares import Scale
-from controller.planner.strategy import level, priorities
 from controller.planning import plan
 
 
@@ -44,18 +43,18 @@ def _in_turn(assignments: Sequence[Assignment], scales: Sequence[Scale], *_: obj
 Replaced = tuple[Any, str, object]
 PHASES: Mapping[str, Sequence[Replaced]] = {
     "all phases": (),
-    "changing places": ((priorities, "change_places", lambda *_: 0),),
-    "exchange": ((priorities, "exchange", lambda *_: 0),),
+    "changing places": ((strategy, "change_places", lambda *_: 0),),
+    "exchange": ((strategy, "exchange", lambda *_: 0),),
     "the older first": ((search, "prefer_older", lambda *_: None),),
     "all levels in one go": (
-        (priorities, "_place_together", lambda *_: None),
-        (priorities, "upper_bound", lambda *_: -1),
+        (strategy, "_place_together", lambda *_: None),
+        (strategy, "upper_bound", lambda *_: -1),
     ),
-    "choosing on counts": ((level, "admit", _all_of),),
+    "choosing on counts": ((strategy, "admit", _all_of),),
     "the grid of prices": ((admission, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
-    "balancing node groups": ((level, "split", _in_turn),),
-    "making room in other groups": ((level, "make_room", lambda *_: None),),
-    "placing again": ((level, "_REPEATED", -1),),
+    "balancing node groups": ((strategy, "split", _in_turn),),
+    "making room in other groups": ((strategy, "make_room", lambda *_: None),),
+    "placing again": ((strategy, "_REPEATED", -1),),
 }
 CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]] = {
     "tiny": (((1, 4, 20), (2, 2, 16), (2, 8, 60), (3, 4, 45)), 6, sorted(MIXES)),

@@ -50,7 +50,7 @@ def test_what_counts_is_code() -> None:
     ("what", "folders", "limit", "goal"),
     [
         ("product", PRODUCT, 28_000, 27_000),
-        ("planner", ("controller/planner",), 3_473 + 250, 3_000 + 250),
+        ("planner", ("controller/planner",), 3_460 + 250, 3_000 + 250),
         ("sandbox", ("sandbox",), 11_500, 11_500),
     ],
 )

@@ -31,7 +31,7 @@ from controller.planner.inventory.unconstrained import without_harmless
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.placement.hopeless import leave_out_hopeless
-from controller.planner.strategy.priorities import Rules, by_level, place_levels
+from controller.planner.strategy import Rules, by_level, place_levels
 from controller.simulator.filters import compared
 
 OnPhase = Callable[[PlannerPhase], None]

@@ -8,9 +8,8 @@ import pytest
 
 from controller.model.scheduling import LabelSelector, PodAffinityTerm, Requirement, SchedulingContext
 from controller.model.views import PodView
-from controller.planner import effort
+from controller.planner import effort, strategy
 from controller.planner.effort import Effort
-from controller.planner.strategy import priorities
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.test_effort import crowded, hostile, ordinary
@@ -81,7 +80,7 @@ LEVELS = [pod(f"high-{number}", "7g.40gb", priority=10 + number) for number in r
 
 @pytest.mark.parametrize("looks", [2_000_000, 0])
 def test_a_constrained_pod_of_a_gang_that_runs_has_a_place(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
-    monkeypatch.setattr(priorities, "LOOKS", looks)
+    monkeypatch.setattr(strategy, "LOOKS", looks)
     member = replaced(pod("gang-1", "1g.5gb", priority=1, gang="gang", gang_size=2), **APART)
     running = replaced(holder("node-0", "1g.5gb", name="gang-0"), gang="gang", gang_size=2, **APART)
     nodes = [
@@ -102,7 +101,7 @@ def test_a_constrained_pod_of_a_gang_that_runs_has_a_place(monkeypatch: pytest.M
 def test_what_the_scheduler_gives_to_an_untried_pod_is_planned_for_no_other(
     monkeypatch: pytest.MonkeyPatch, looks: int, more: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(priorities, "LOOKS", looks)
+    monkeypatch.setattr(strategy, "LOOKS", looks)
     untried = replaced(pod("untried", "3g.20gb", priority=1, unschedulable=False, created=1), **more)
     low = pod("low", "3g.20gb", priority=1, created=5, cpu=2000)
     other = replaced(holder("node-2", "1g.5gb", name="other"), labels=(("app", "g"),))

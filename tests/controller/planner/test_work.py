@@ -18,13 +18,13 @@ from controller.model.scheduling import (
 )
 from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
+from controller.planner import strategy
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.nodes import NodeCapacity
 from controller.planner.placement import hopeless, making_room, split
 from controller.planner.placement.packing_check import PackingCheck
 from controller.planner.placement.shares import Scale
-from controller.planner.strategy import level, priorities
 from controller.planning import plan
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
@@ -294,14 +294,14 @@ def test_of_very_many_priorities_each_has_what_the_higher_ones_leave_and_few_cos
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[object] = []
-    place_once = level.place_once
+    place_once = strategy.place_once
 
     def counting(*args: Any) -> Any:
         asked.append(args)
         return place_once(*args)
 
-    monkeypatch.setattr(priorities, "place_once", counting)
-    monkeypatch.setattr(priorities, "LOOKS", 500, raising=False)
+    monkeypatch.setattr(strategy, "place_once", counting)
+    monkeypatch.setattr(strategy, "LOOKS", 500, raising=False)
     large = [pod(f"large-{number:02}", "7g.40gb", priority=10 + number) for number in range(60)]
     other = replace(AWAY, selector=LabelSelector(requirements=(Requirement(key="app", operator="In", values=("a",)),)))
     apart = [pod(f"apart-{n}", "7g.40gb", priority=3, labels=(("app", "a"),), anti_affinity=(other,)) for n in (0, 1)]

@@ -3,12 +3,14 @@
 Takes the board and the assignments by level, the highest first. All are first placed in one go, admitted level by level
 on counts: a level that is placed alone takes no account of what the next one needs. That stays where every level but
 the last is served in full. Otherwise the levels are placed one after the other, each on what the others leave it, then
-those that can move are placed in one go, and the better of the two stays, compared from the top. Never moves a pod with
-a reservation.
+those that can move are placed in one go, and the better of the two stays, compared from the top. In one go means: pods
+are divided among node groups; in each, they are admitted on counts, whether constrained or not. Constrained ones have
+their places first, then the others get what is ready as long as the rest still fits then, and are placed hardest first.
+What is left is filled, cheapest first. Never moves a pod with a reservation.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -19,16 +21,23 @@ from controller.planner.board.devices import Reach
 from controller.planner.bound import upper_bound
 from controller.planner.changing_places import change_places
 from controller.planner.improvement import exchange
+from controller.planner.placement.admission import admit
 from controller.planner.placement.constrained import ConstrainedPlacement
-from controller.planner.placement.existing_supply import keep_reservations
+from controller.planner.placement.existing_supply import keep_reservations, use_ready
 from controller.planner.placement.gangs import Gangs, key_of
-from controller.planner.strategy.level import Cost, place_once, settle_level
+from controller.planner.placement.making_room import make_room
+from controller.planner.placement.shares import measure
+from controller.planner.placement.split import split
 
 LOOKS = 2_000_000
 """At pods and nodes, for levels that are placed one after the other: some seconds. Further ones take what they find."""
 _ROUNDS = 2
 """Of pods that change places, and are exchanged after that: each finds what the other left."""
 
+_REPEATED = 1_000
+"""Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
+
+Cost = Callable[[Assignment], float]
 Levels = Sequence[Sequence[Assignment]]
 
 
@@ -93,7 +102,7 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     apart = 1 + LOOKS // (1 + sum(map(len, levels)) + len(board.nodes) + 16 * len(board.groups))
     for members in levels[:apart]:
         left -= _place(board, [members], rules, left)
-    board.demand({resource for level in levels[apart:] for one in level for resource, _ in one.wants})
+    board.demand(_resources(chain.from_iterable(levels[apart:])))
     for members in levels[apart:]:
         _place_one_by_one(board, members, rules)
     _place_together(board, levels, rules)
@@ -108,7 +117,7 @@ def _place_one_by_one(board: Board, level: Sequence[Assignment], rules: Rules) -
             board.place(one)
     tried = [one for one in level if one.tried]
     rules.constrained.place(one for one in tried if one.constrained and not one.placed)
-    settle_level(board, tried, rules.gangs, rules.constrained)
+    _settle(board, tried, rules)
 
 
 def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
@@ -126,7 +135,7 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     bound_to_node = _of_one_node(board, waiting)
     if (constrained or bound_to_node) and upper_bound(board, waiting, rules.remarks) == len(waiting):
         # The pods that may go to any node of their groups take what these leave.
-        board.demand({resource for one in waiting for resource, _ in one.wants})
+        board.demand(_resources(waiting))
         for one in sorted(bound_to_node, key=board.hardness):
             board.place(one)
         _place_constrained(board, sorted(constrained, key=board.hardness), rules)
@@ -135,7 +144,7 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     _place_at_once(board, known, rules, most - sum(one.placed for one in tried))
     _place_constrained(board, [one for one in constrained if not one.placed], rules)
     if rules.gangs.needs:
-        settle_level(board, tried, rules.gangs, rules.constrained)
+        _settle(board, tried, rules)
         rules.report(PlannerPhase.GANGS)
     return sum(one.placed for one in tried)
 
@@ -149,7 +158,7 @@ def _of_one_node(board: Board, assignments: Sequence[Assignment]) -> list[Assign
 
 def _place_constrained(board: Board, assignments: Sequence[Assignment], rules: Rules) -> None:
     if assignments:
-        board.demand({resource for one in assignments for resource, _ in one.wants})
+        board.demand(_resources(assignments))
         rules.constrained.place(assignments)
     rules.report(PlannerPhase.CONSTRAINED)
 
@@ -175,7 +184,7 @@ def _place_at_once(board: Board, levels: Levels, rules: Rules, most: int) -> Non
         for one in level:
             one.rank = number
     members = list(chain.from_iterable(levels))
-    cost = place_once(board, members, rules.hurries, lambda found: _place_constrained(board, found, rules))
+    cost = place_once(board, members, rules)
     rules.report(PlannerPhase.GREEDY)
     _improve(board, levels, cost, rules, most - sum(_served(levels)))
     rules.report(PlannerPhase.EXCHANGED)
@@ -195,5 +204,94 @@ def _improve(board: Board, levels: Levels, cost: Cost, rules: Rules, most: int) 
             break
 
 
+def _resources(assignments: Iterable[Assignment]) -> set[str]:
+    return {resource for one in assignments for resource, _ in one.wants}
+
+
 def _served(levels: Levels) -> tuple[int, ...]:
     return tuple(sum(one.placed for one in level) for level in levels)
+
+
+def place_once(board: Board, assignments: Sequence[Assignment], rules: Rules) -> Cost:
+    """Returns what one of them costs, compared with the others.
+
+    Of those that are admitted, pods that may go to any node of their groups take what constrained ones leave.
+    """
+    resources = _resources(assignments)
+    board.demand(resources)
+    scales = [measure(board, group, resources) for group in range(len(board.groups))]
+
+    costs: dict[int, float] = {}
+    kinds = [(scale.cpu, scale.memory, *scale.gpu.items()) for scale in scales]  # thousands of groups are alike
+
+    def cost(one: Assignment) -> float:
+        """The largest share of a whole group that it needs, in the group where that is least."""
+        if one.shape not in costs:
+            unlike = {kinds[group]: scales[group] for group in one.groups}.values()
+            costs[one.shape] = min((max(scale.shares(one.demand)) for scale in unlike), default=0.0)
+        return costs[one.shape]
+
+    assigned = split(assignments, scales, cost, rules.hurries)
+    admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
+    make_room(board, admitted, cost)
+    members = [one for found in admitted for one in found.members]
+    _place_constrained(board, sorted((one for one in members if one.constrained), key=board.hardness), rules)
+    for group, found in enumerate(admitted):
+        _place_in_group(board, group, [one for one in found.members if not one.constrained])
+    rest = [one for one in assignments if not one.placed and not one.constrained]
+    _backfill(board, sorted(rest, key=lambda one: (one.rank, cost(one), one.pod.created, one.pod.key)))
+    return cost
+
+
+def _place_in_group(board: Board, group: int, members: Sequence[Assignment]) -> None:
+    hardest_first = sorted(members, key=board.hardness)
+    _place_new(board, group, use_ready(board, group, hardest_first))
+    gpus = sum(len(pool.devices) for pool in board.groups[group].pools)
+    if gpus <= _REPEATED and not all(one.placed for one in hardest_first):
+        _place_again(board, group, hardest_first)
+
+
+def _settle(board: Board, assignments: Sequence[Assignment], rules: Rules) -> None:
+    """Complete gangs or take them off, and give to others what that leaves."""
+    rules.gangs.settle(board, assignments)
+    left = [one for one in assignments if not (one.placed or one.pod.gang)]
+    for one in sorted(left, key=lambda one: (one.needs.cpu_milli, one.pod.created, one.pod.key)):
+        if not one.constrained:
+            board.place(one)
+    rules.constrained.place(one for one in left if one.constrained)
+
+
+def _place_again(board: Board, group: int, assignments: Sequence[Assignment]) -> None:
+    """Place all again, and before any gets something idle those left out, and with several partitions.
+
+    Kept if it serves more.
+    """
+    first = {id(one): one for one in assignments if not one.placed or one.demand.single is None}
+    before = [(one, one.node, one.taken) for one in assignments if one.placed]
+    board.clear(assignments)
+    board.demand(_resources(assignments), group)
+    for assignment in first.values():
+        board.place(assignment, (group,))
+    _place_new(board, group, use_ready(board, group, [one for one in assignments if id(one) not in first]))
+    if sum(one.placed for one in assignments) <= len(before):
+        board.restore(assignments, before)
+
+
+def _place_new(board: Board, group: int, assignments: Sequence[Assignment]) -> None:
+    """Place in this order."""
+    last = {resource: number for number, one in enumerate(assignments) for resource, _ in one.wants}
+    board.demand(last, group)
+    for number, assignment in enumerate(assignments):
+        board.place(assignment, (group,))
+        for resource in [resource for resource, _ in assignment.wants if last[resource] == number]:
+            del last[resource]
+            board.demand(last, group)
+
+
+def _backfill(board: Board, assignments: Sequence[Assignment]) -> None:
+    """Give them what is ready or under way, then what fits."""
+    board.demand(())
+    for reach in (Reach.UNDER_WAY, Reach.NEW):
+        for assignment in assignments:
+            if not assignment.placed:
+                board.place(assignment, reach=reach)

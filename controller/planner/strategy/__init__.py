@@ -1,1 +1,0 @@
-"""Which priority level is placed when, and with which steps."""

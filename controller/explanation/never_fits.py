@@ -139,7 +139,7 @@ def _without_placements(resource: str, models: Iterable[GpuModel]) -> Answer | N
     return Answer(
         UnplacedReason.BLOCKED,
         f"The MIG placements of {listed(named)} are not known: the driver names them once MIG mode is on. "
-        "Ask an administrator to turn it on, or request an MPS slice or a whole GPU.",
+        "If it is off, ask an administrator to turn it on. If it is on, request an MPS slice or a whole GPU.",
     )
 
 

@@ -427,8 +427,8 @@ def test_who_is_gone(memory: Memory) -> None:
     }
     held = next(each.pod for each in found if each.pod.uid == "held")
     assert (held.title, held.started, held.grace_seconds) == ("n/h", True, 7)
-    titles = [each.pod.title for each in found if each.pod.uid in ("ending", "line")]
-    assert titles == ["n/e", "UID line"], "as the API shows it, if it does"
+    titles = [each.pod.title for each in found if each.pod.uid in ("ending", "line", "over")]
+    assert titles == ["n/e", "UID line", "n/o"], "as the API shows it, if it does"
 
 
 def test_a_line_of_the_checkpoint_is_that_of_a_pod_that_has_ended(memory: Memory) -> None:

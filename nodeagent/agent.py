@@ -14,17 +14,15 @@ observed, so it does not matter where the last one was interrupted.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from crds.v1alpha1.names import GpuState
 from kube.logs import bind
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.free_marks import FreeMarks
-from nodeagent.desired.items import DesiredItems, desired_items
-from nodeagent.desired.target import MpsTarget
+from nodeagent.desired.items import DesiredItems
 from nodeagent.durations import Durations
 from nodeagent.hardware.driver import DriverError
-from nodeagent.hardware.partitions import held_replicas
-from nodeagent.nvidia.backend import NvidiaBackend
 from nodeagent.observation import Observation, Observer
 from nodeagent.outcome.driver_clients import DriverClients
 from nodeagent.outcome.outcomes import Outcomes
@@ -32,7 +30,6 @@ from nodeagent.outcome.pass_result import PassResult, PassWork
 from nodeagent.report.conditions import UNDER_WAY
 from nodeagent.report.reporter import Reporter
 from nodeagent.steps.actuator import Actuator, HeldOpenError
-from nodeagent.steps.changes import GpuChange, gpu_change
 from nodeagent.steps.confirmations import Confirmations
 
 SOON_SECONDS = 0.1
@@ -58,6 +55,13 @@ class PassEnd:
     """Folders of a pod in which what is waited for will show; an event there makes a pass due."""
 
 
+class Backend(Protocol):
+    """What is done for the device plugin that serves the node: gpuplan's own, or NVIDIA's."""
+
+    def work(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
+        """As far as it goes now; `confirmed`: hash of the item that was confirmed before, by GPU UUID."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """The stages of a pass. What they remember is only how long something has been so, and what was reported."""
@@ -71,9 +75,9 @@ class Agent:
     reporter: Reporter
     pacing: "Pacing"
     clients: DriverClients
-    replicas_before_volta: bool = False
-    nvidia: NvidiaBackend | None = None
-    """None where this agent does not see what it must of NVIDIA's device plugin."""
+    desired: Callable[[Observation], DesiredItems]
+    own: Backend
+    nvidia: Backend
 
     def reconcile(self) -> PassEnd:
         """One pass."""
@@ -82,12 +86,9 @@ class Agent:
         self.free_marks.note(observation, self.observer.observe_hardware)
         bind(**({"generation": observation.plan.generation} if observation.plan is not None else {}))
         confirmed = self.confirmations.load(observation.plan)
-        desired = self._desired(observation)
-        if self.nvidia is not None and desired.by_nvidia:
-            work = self.nvidia.serve(observation, desired, confirmed)
-        else:
-            work = self._worked(observation, desired, confirmed)
-        work = self._with_clients(work)
+        desired = self.desired(observation)
+        backend = self.nvidia if desired.by_nvidia else self.own
+        work = self._with_clients(backend.work(observation, desired, confirmed))
         result = self.outcomes.of(work)
         self._confirm(result)
         report_seconds = self.reporter.report(result) or (0.0 if observation.reopens else None)
@@ -101,16 +102,6 @@ class Agent:
             projections=work.advertised.projections or (),
         )
 
-    def _desired(self, observation: Observation) -> DesiredItems:
-        return desired_items(
-            observation.plan,
-            observation.gpus,
-            driver_version=observation.driver_version,
-            disabled=observation.disabled,
-            drives_nvidia=self.nvidia is not None,
-            replicas_before_volta=self.replicas_before_volta,
-        )
-
     def _with_clients(self, work: PassWork) -> PassWork:
         """Who has the driver open, where a person has to know it."""
         errors = {uuid: done.error for uuid, done in work.actuated.items()}
@@ -118,37 +109,6 @@ class Agent:
         minors: list[int | None] = [gpu.minor for gpu in held_open if gpu.minor is not None]
         minors += [None] if work.observation.driver_closed else []
         return replace(work, clients={minor: self.clients.of(minor, work.observation.pods.pods) for minor in minors})
-
-    def _worked(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
-        """On a node that our own device plugin serves."""
-        changes = _changes(desired, observation, confirmed, self.actuator.rests)
-        blind = observation.usage.blind
-        if blind and any(verdict.why == blind for each in changes.values() for _, verdict in each.blocking):
-            observation = self.observer.catch_up(observation)
-            changes = _changes(desired, observation, confirmed, self.actuator.rests)
-        if observation.kept and any(change.moves(observation.readings.config) for change in changes.values()):
-            # Nothing is destroyed, and nothing comes to pods or goes from them, by an earlier reading.
-            observation = self.observer.observe_hardware(observation)
-            desired = self._desired(observation)
-            changes = _changes(desired, observation, confirmed, self.actuator.rests)
-        # With another plugin on the node a withdrawal proves nothing: its pods may hold the devices behind our ids. And
-        # without its Node it is not known whether the node is enabled.
-        unknown = observation.readings.node is None
-        acting = () if unknown or self.advertiser.rival(observation) else changes.values()
-        newest = self.observer.cache.newest_spec_version
-        actuated = self.actuator.run_all(acting, spec_version=desired.spec_version, newest=newest)
-        if any(done.acted for done in actuated.values()):
-            observation = self.observer.observe_hardware(observation)
-            desired = self._desired(observation)
-            changes = _changes(desired, observation, confirmed, self.actuator.rests)
-        return PassWork(
-            observation=observation,
-            desired=desired,
-            changes=changes,
-            actuated=actuated,
-            advertised=self.advertiser.advertise(observation, changes.values()),
-            confirmed=confirmed,
-        )
 
     def _confirm(self, result: PassResult) -> None:
         for outcome in result.outcomes:
@@ -160,28 +120,6 @@ class Agent:
                 self.confirmations.forget(outcome.gpu.uuid)
             elif outcome.state is GpuState.READY:
                 self.confirmations.confirm(outcome.gpu.uuid, outcome.item_hash)
-
-
-def _changes(
-    desired: DesiredItems, observation: Observation, confirmed: Mapping[str, str], rests: Callable[[str], bool]
-) -> dict[int, GpuChange]:
-    """By index of the GPU."""
-    found = {}
-    for item in desired.items:
-        if item.gpu is not None:
-            judged = replace(observation.judge(item.gpu), rests=rests(item.gpu.uuid))
-            if desired.paused or desired.disabled:
-                # Not even what this agent left half-made is touched.
-                judged = replace(judged, unfinished=frozenset())
-            in_use = [p.placed for p in judged.partitions if p.placed and not judged.verdict(p).free]
-            target = desired.target(item, in_use, mig_manager=observation.pods.mig_manager)
-            if isinstance(target, MpsTarget) and target.replicas and confirmed.get(item.gpu.uuid) == item.item_hash:
-                # The config may have lost them: with this item confirmed, what has their ids is of this size.
-                known = {p.id for p in judged.partitions}
-                held = held_replicas(item.gpu.uuid, target.slices, observation.usage.held.keys() - known)
-                judged = replace(judged, partitions=(*judged.partitions, *held))
-            found[item.index] = gpu_change(target, judged)
-    return found
 
 
 class Pacing:

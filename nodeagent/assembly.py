@@ -7,6 +7,7 @@ Must never start, read or write anything.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from nodeagent.advertise.advertiser import Advertiser
 from nodeagent.advertise.config_file import ConfigFile
@@ -18,6 +19,7 @@ from nodeagent.advertise.taint import NodeGuard, NodeWriting
 from nodeagent.agent import Agent, Pacing
 from nodeagent.cache import NodeCache
 from nodeagent.cdi.device_numbers import numbers_of, read_device_numbers
+from nodeagent.desired.items import DesiredItems, desired_items
 from nodeagent.hardware.driver import GpuDriver
 from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.hardware.reading import HardwareReader
@@ -26,13 +28,14 @@ from nodeagent.nvidia.node_files import NodeFiles
 from nodeagent.nvidia.own_plugin import OwnPlugin
 from nodeagent.nvidia.signals import SendSighup
 from nodeagent.nvidia.switch import Switch
-from nodeagent.observation import Observer
+from nodeagent.observation import Observation, Observer
 from nodeagent.observed.ends import EndBook, ProcessReader
 from nodeagent.observed.fresh import FreshPods
 from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.witnesses import KubeletReader, Witnesses
 from nodeagent.outcome.driver_clients import DriverClients
 from nodeagent.outcome.outcomes import Outcomes
+from nodeagent.own_backend import OwnBackend
 from nodeagent.report.reporter import Reporter
 from nodeagent.settings import Settings
 from nodeagent.statedir import StateDir
@@ -77,39 +80,55 @@ def assemble(parts: Parts, settings: Settings) -> Agent:
         loaded_deadline_seconds=settings.loaded_deadline_seconds,
         allocatable_deadline_seconds=settings.allocatable_deadline_seconds,
     )
-    return Agent(
-        replicas_before_volta=settings.mps_replicas_before_volta,
-        observer=Observer(
-            cache=cache,
-            plugin=file,
-            witnesses=Witnesses(
-                kubelet=parts.kubelet,
-                holdings=parts.holdings,
-                files=parts.state.plugin,
-                ends=EndBook(
-                    processes=parts.processes,
-                    fresh=parts.fresh_pods,
-                    numbers=lambda ids: numbers_of(ids, hardware.gpus, read_device_numbers(settings.proc_dir)),
-                    clock=clock,
-                    slack_seconds=settings.release_slack_seconds,
-                ),
-                kubelet_start_seconds=settings.kubelet_start_seconds,
-                resources=GpuResources(settings.gpu_resources),
+    observer = Observer(
+        cache=cache,
+        plugin=file,
+        witnesses=Witnesses(
+            kubelet=parts.kubelet,
+            holdings=parts.holdings,
+            files=parts.state.plugin,
+            ends=EndBook(
+                processes=parts.processes,
+                fresh=parts.fresh_pods,
+                numbers=lambda ids: numbers_of(ids, hardware.gpus, read_device_numbers(settings.proc_dir)),
+                clock=clock,
+                slack_seconds=settings.release_slack_seconds,
             ),
-            hardware=hardware,
-            journal=journal,
-            fresh=parts.fresh_pods,
-            clock=clock,
+            kubelet_start_seconds=settings.kubelet_start_seconds,
+            resources=GpuResources(settings.gpu_resources),
         ),
-        actuator=Actuator(driver, journal, clock=clock, stopping=parts.stopping, forget=parts.delivery.forget),
-        advertiser=Advertiser(file, guard, confirmer, cache.node, parts.delivery, modes=modes, clock=clock),
+        hardware=hardware,
+        journal=journal,
+        fresh=parts.fresh_pods,
+        clock=clock,
+    )
+    actuator = Actuator(driver, journal, clock=clock, stopping=parts.stopping, forget=parts.delivery.forget)
+    advertiser = Advertiser(file, guard, confirmer, cache.node, parts.delivery, modes=modes, clock=clock)
+    desired = partial(_desired, settings)
+    return Agent(
+        observer=observer,
+        actuator=actuator,
+        advertiser=advertiser,
         free_marks=FreeMarks(parts.state.plugin),
         confirmations=Confirmations(),
         outcomes=Outcomes(clock),
         reporter=parts.reporter,
         clients=DriverClients(settings.proc_dir),
         pacing=Pacing(clock, resync_seconds=settings.resync_seconds),
-        nvidia=_nvidia(parts, guard, modes, settings) if settings.nvidia_backend else None,
+        desired=desired,
+        own=OwnBackend(observer=observer, actuator=actuator, advertiser=advertiser, desired=desired),
+        nvidia=_nvidia(parts, guard, modes, settings),
+    )
+
+
+def _desired(settings: Settings, observation: Observation) -> DesiredItems:
+    return desired_items(
+        observation.plan,
+        observation.gpus,
+        driver_version=observation.driver_version,
+        disabled=observation.disabled,
+        drives_nvidia=settings.nvidia_backend,
+        replicas_before_volta=settings.mps_replicas_before_volta,
     )
 
 

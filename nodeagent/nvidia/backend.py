@@ -34,16 +34,16 @@ from partitioning.resources import SHARED
 
 
 class NvidiaBackend:
-    """Call `serve` once a pass, in place of actuator and advertiser."""
+    """Call `work` once a pass, in place of actuator and advertiser."""
 
     def __init__(self, own_plugin: OwnPlugin, guard: NodeGuard, switch: Switch) -> None:
         self._own_plugin, self._guard, self._switch = own_plugin, guard, switch
         self._ids: Held = {}
         """Those that the kubelet showed last."""
 
-    def serve(self, before: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
-        withdrawal, ours = self._own_plugin.withdraw(before)
-        observation = self._as_served(before)
+    def work(self, observation: Observation, desired: DesiredItems, confirmed: Mapping[str, str]) -> PassWork:
+        withdrawal, ours = self._own_plugin.withdraw(observation)
+        observation = self._as_served(observation)
         holders = {gpu.uuid: _holders(observation, gpu) for gpu in observation.gpus}
         progress = self._progress(observation, desired, withdrawal, held=any(holders.values()))
         waits = progress.stage.reason is Reason.WAITING_FOR_RELEASE

@@ -234,7 +234,7 @@ class AgentProcess:
         self._events.stop()
         self.server.stop()
         if self._driver.close():
-            self._lock.release()
+            self._lock.close()
         # Else the lock ends with the process: no other agent may start on top of a call that still runs.
 
     def _pass(self) -> tuple[float, str]:

@@ -5,11 +5,12 @@ that died, so a restarted agent never waits for a stale one. It must be taken be
 """
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
+from typing import IO
 
 from nodeagent.handover.config import PluginFiles
+from nodeagent.handover.files import hold_lock
 
 
 class AnotherAgentError(Exception):
@@ -23,30 +24,16 @@ class StateDir:
         self.compute_modes, self.taint = root / "compute-modes.json", root / "taint.json"
         self.nvidia_switch = root / "nvidia-switch.json"
 
-    def lock(self) -> "AgentLock":
-        """Raises AnotherAgentError where another process holds it."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        self.plugin.directory.mkdir(exist_ok=True)
-        return AgentLock(self.root / "agent.lock")
-
-
-class AgentLock:
-    """Held until `release` or the end of the process."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
-            os.close(self._file)
-            raise AnotherAgentError(
-                f"{path} is held by process {holder or '?'}: one agent per node; stop that one first"
-            ) from error
+    def lock(self) -> IO[str]:
+        """Held until it is closed. Raises AnotherAgentError where another process holds it."""
+        path = self.root / "agent.lock"
+        lock = hold_lock(path)
+        if lock is None:
+            holder = path.read_text(errors="replace").strip() or "?"
+            raise AnotherAgentError(f"{path} is held by process {holder}: one agent per node; stop that one first")
         # For people alone: an agent that does not start on a full disk could not report that it is full.
         with contextlib.suppress(OSError):
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        os.close(self._file)
+            os.ftruncate(lock.fileno(), 0)
+            os.pwrite(lock.fileno(), f"{os.getpid()}\n".encode(), 0)
+        self.plugin.directory.mkdir(exist_ok=True)
+        return lock

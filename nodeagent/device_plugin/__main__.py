@@ -5,7 +5,6 @@ SIGTERM or SIGINT. Exits 0 then, 1 where another plugin holds the state director
 """
 
 import argparse
-import fcntl
 import logging
 import sys
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from nodeagent.device_plugin.liveness import Liveness
 from nodeagent.device_plugin.service import PluginService
 from nodeagent.handover.cdi import DEFAULT_DIRECTORY
 from nodeagent.handover.config import PluginFiles
-from nodeagent.handover.files import boot_id
+from nodeagent.handover.files import boot_id, hold_lock
 
 log = logging.getLogger("nodeagent.device_plugin")
 
@@ -48,15 +47,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     log_to_stderr(arguments.log_level, arguments.log_format)
-    directory = PluginFiles(arguments.state_dir).directory
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "plugin.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            # Two plugins for one resource end each other's streams.
-            log.error("another device plugin runs on %s", arguments.state_dir)
-            return 1
+    lock = hold_lock(PluginFiles(arguments.state_dir).directory / "plugin.lock")
+    if lock is None:
+        # Two plugins for one resource end each other's streams.
+        log.error("another device plugin runs on %s", arguments.state_dir)
+        return 1
+    with lock:
         service = PluginService(
             state_dir=arguments.state_dir,
             kubelet_dir=arguments.kubelet_dir,

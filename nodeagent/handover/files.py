@@ -4,10 +4,11 @@ Takes a path and the content's type as a pydantic TypeAdapter; returns the conte
 Never interprets what a file means.
 """
 
+import fcntl
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -68,6 +69,19 @@ def read_json(path: Path, kind: TypeAdapter[T]) -> T | Unreadable | None:
         return Unreadable(path=path, reason=f"{where}{given}: {first['msg']}" if where else first["msg"])
     except OSError as error:
         return Unreadable(path=path, reason=str(error))
+
+
+def hold_lock(path: Path) -> IO[str] | None:
+    """The open file whose lock ends with this process, however that dies; None where another one has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # For this user alone: whoever may open it could hold the lock.
+    lock = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        return None
+    return lock
 
 
 def identity(path: Path) -> Identity | None:

@@ -12,7 +12,7 @@ from typing import IO, Literal
 from pydantic import TypeAdapter, with_config
 
 from nodeagent.handover.config import PluginFiles, Text
-from nodeagent.handover.files import WIRE, Unreadable, read_json, write_json
+from nodeagent.handover.files import WIRE, Unreadable, hold_lock, read_json, write_json
 
 
 @with_config(WIRE)
@@ -50,16 +50,10 @@ def read_mps(files: PluginFiles) -> MpsState | Unreadable | None:
     return read_json(files.mps, _STATE)
 
 
-def hold_lock(files: PluginFiles) -> IO[str] | None:
+def hold_mps_lock(files: PluginFiles) -> IO[str] | None:
     """The open file whose lock ends with this process; None where another supervisor has it."""
-    files.directory.mkdir(parents=True, exist_ok=True)
-    lock = files.mps_lock.open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        return None
-    files.mps.unlink(missing_ok=True)  # what an earlier supervisor found
+    if lock := hold_lock(files.mps_lock):
+        files.mps.unlink(missing_ok=True)  # what an earlier supervisor found
     return lock
 
 

@@ -15,7 +15,7 @@ from kube.logs import log_to_stderr
 from kube.signals import call_when_ended
 from nodeagent.command_line import parser
 from nodeagent.handover.config import PluginFiles
-from nodeagent.handover.mps_state import hold_lock
+from nodeagent.handover.mps_state import hold_mps_lock
 from nodeagent.mps.supervisor import MpsSupervisor
 
 log = logging.getLogger("nodeagent.mps")
@@ -37,12 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     log_to_stderr(arguments.log_level, arguments.log_format)
     files = PluginFiles(arguments.state_dir)
-    lock = hold_lock(files)
+    lock = hold_mps_lock(files)
     for _ in range(LOCK_TRIES):
         if lock is not None:
             break
         time.sleep(LOCK_PAUSE_SECONDS)
-        lock = hold_lock(files)
+        lock = hold_mps_lock(files)
     if lock is None:
         log.error("another supervisor of MPS daemons runs on %s", arguments.state_dir)
         return 1

@@ -14,7 +14,7 @@ import pytest
 from nodeagent.device_plugin.registration import RegistrationTiming
 from nodeagent.device_plugin.service import PluginService, ServiceTiming
 from nodeagent.handover.config import Loaded, PluginConfig, PluginFiles, read_loaded, write_config
-from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_mps
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_mps_lock, write_mps
 from nodeagent.mps.daemons import DaemonTiming
 from nodeagent.mps.supervisor import MpsSupervisor
 from sandbox.mps import search_path
@@ -115,7 +115,7 @@ StartMps = Callable[..., Supervised]
 @pytest.fixture
 def daemons_answer(node: PluginNode) -> Iterator[None]:
     """As a supervisor reports that every daemon answers; none runs."""
-    lock = hold_lock(node.files)
+    lock = hold_mps_lock(node.files)
     assert lock is not None
     with lock:
         answering = tuple(MpsDaemon(gpu=gpu, ready=True) for gpu in (GPU_A, GPU_B, GPU_C))
@@ -129,7 +129,7 @@ def start_mps(node: PluginNode) -> Iterator[StartMps]:
     started: list[Supervised] = []
 
     def start(daemon_check_seconds: float = 10.0, **timing: float) -> Supervised:
-        lock = hold_lock(node.files)
+        lock = hold_mps_lock(node.files)
         assert lock is not None, "another supervisor runs"
         supervisor = MpsSupervisor(
             state_dir=node.files.directory.parent,

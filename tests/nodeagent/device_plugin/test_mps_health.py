@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.device_plugin.mps_health import ABSENT, UNCHECKED, MpsHealth
 from nodeagent.handover.config import PluginFiles
-from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, is_running, write_mps
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_mps_lock, is_running, write_mps
 from tests.clock import Clock
 from tests.waiting import eventually
 
@@ -22,7 +22,7 @@ class DaemonsDesk:
         self.files, self.clock = PluginFiles(path), Clock()
         self.known = MpsHealth(self.files, clock=self.clock, patience_seconds=PATIENCE_SECONDS)
         self.known.claim([GPU])
-        self.lock = hold_lock(self.files)
+        self.lock = hold_mps_lock(self.files)
 
     def report(self, *, ready: bool, problem: str = "") -> None:
         write_mps(self.files, MpsState(daemons=(MpsDaemon(gpu=GPU, ready=ready, problem=problem),)))
@@ -30,7 +30,7 @@ class DaemonsDesk:
     def replace_supervisor(self) -> None:
         assert self.lock is not None
         self.lock.close()
-        self.lock = hold_lock(self.files)
+        self.lock = hold_mps_lock(self.files)
 
     def unready(self) -> frozenset[str]:
         self.known.refresh()

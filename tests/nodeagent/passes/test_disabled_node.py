@@ -3,7 +3,7 @@
 import pytest
 
 from crds.v1alpha1 import names
-from nodeagent.handover.mps_state import MpsState, hold_lock, write_mps
+from nodeagent.handover.mps_state import MpsState, hold_mps_lock, write_mps
 from tests import incidents
 from tests.builders.models import T4
 from tests.nodeagent.conftest import MakeWorld, cut, plain
@@ -109,7 +109,7 @@ def test_mps_slices_and_whole_gpus_drain_too_and_daemons_end_last(make_world: Ma
     assert (status, reason) == ("False", "Withdrawing"), "no supervisor has reported that the daemons have ended"
     assert "gpuplan.dev/mps-daemons" in message
 
-    lock = hold_lock(world.state.plugin)
+    lock = hold_mps_lock(world.state.plugin)
     write_mps(world.state.plugin, MpsState())
     world.settle()
     assert handed_back(world)[:2] == ("True", "NodeDisabled")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.handover.config import PluginConfig, read_config
-from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_mps
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_mps_lock, write_mps
 from nodeagent.mps.supervisor import shares
 from nodeagent.observed.processes import Process
 from sandbox.driver.procfs import MAJORS, proc_of
@@ -126,7 +126,7 @@ def test_program_that_keeps_any_part_of_the_driver_loaded_is_named(
 def shared(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A GPU with two MPS slices, and a supervisor that has a daemon for each GPU with slices in the config."""
     world = make_world((T4, {}))
-    lock, step = hold_lock(world.state.plugin), world.step
+    lock, step = hold_mps_lock(world.state.plugin), world.step
     assert lock is not None
 
     def stepped(seconds: float = 0.5) -> None:

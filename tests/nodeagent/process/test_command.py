@@ -42,7 +42,7 @@ def test_the_command_ends_cleanly_on_sigterm(node: AgentNode, command: list[str]
 
     assert agent.returncode == 0, log.decode()
     assert node.layouts()[0] == "2g.20gb at 0"
-    StateDir(node.directory / "state").lock().release()
+    StateDir(node.directory / "state").lock().close()
 
 
 def test_sigterm_lets_the_step_on_a_gpu_finish_and_begins_no_other(node: AgentNode, command: list[str]) -> None:

@@ -15,8 +15,8 @@ def test_one_agent_per_state_directory(tmp_path: Path) -> None:
     with pytest.raises(AnotherAgentError, match="is held by process"):
         state.lock()
 
-    lock.release()
-    state.lock().release()
+    lock.close()
+    state.lock().close()
 
 
 def test_an_agent_starts_on_a_full_disk_and_is_alone_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,4 +28,4 @@ def test_an_agent_starts_on_a_full_disk_and_is_alone_there(tmp_path: Path, monke
     lock = state.lock()
     with pytest.raises(AnotherAgentError, match="is held by process"):
         state.lock()
-    lock.release()
+    lock.close()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_mps
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_mps_lock, write_mps
 from tests.nodeagent.conftest import MakeWorld, plain
 from tests.nodeagent.items import mps, whole
 from tests.nodeagent.world import World
@@ -18,7 +18,7 @@ def world(make_world: MakeWorld) -> Iterator[World]:
     found = make_world(plain())
     found.apply(mps(0, 10))
     found.settle()
-    lock = hold_lock(found.state.plugin)
+    lock = hold_mps_lock(found.state.plugin)
     assert lock is not None
     with lock:
         yield found

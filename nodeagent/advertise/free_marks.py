@@ -32,12 +32,12 @@ class FreeMarks:
             free = _free(afresh(observation), free)
         marks.update({i: latest[i] for i in free})
         said = {i: named for i, named in before.alone.items() if named[1] == latest.get(i)}
-        alone = said | dict(observation.usage.alone)
         mark = read_ledger_mark(self._files)
         ledger = before.ledger if before.ledger.follows(mark) else mark  # never an older one, or none
-        if SeenFree(allocations=marks, alone=alone, ledger=ledger) != before:
+        seen = SeenFree(allocations=marks, alone=said | dict(observation.usage.alone), ledger=ledger)
+        if seen != before:
             try:
-                write_seen_free(self._files, marks, alone, ledger)
+                write_seen_free(self._files, seen)
             except OSError as error:
                 self._change_log.warn(f"what was seen free cannot be marked: {error}")
                 return

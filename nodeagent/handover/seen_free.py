@@ -9,7 +9,6 @@ by the agent alone. A file that cannot be read says nothing. Decides nothing.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal
 
 from pydantic import TypeAdapter, with_config
@@ -23,8 +22,8 @@ from nodeagent.handover.files import WIRE, read_json, write_json
 class SeenFree:
     """The file. Times are epoch seconds."""
 
-    allocations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    alone: Mapping[str, tuple[str, float]] = field(default_factory=lambda: MappingProxyType({}))
+    allocations: Mapping[str, float] = field(default_factory=dict)
+    alone: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     ledger: LedgerMark = NO_LEDGER
     version: Literal[1] = 1
 
@@ -32,15 +31,9 @@ class SeenFree:
 _SEEN_FREE = TypeAdapter(SeenFree)
 
 
-def write_seen_free(
-    files: PluginFiles,
-    allocations: Mapping[str, float],
-    alone: Mapping[str, tuple[str, float]],
-    ledger: LedgerMark = NO_LEDGER,
-) -> None:
+def write_seen_free(files: PluginFiles, seen: SeenFree) -> None:
     """Raises OSError."""
-    body = SeenFree(allocations=dict(sorted(allocations.items())), alone=dict(sorted(alone.items())), ledger=ledger)
-    write_json(files.seen_free, _SEEN_FREE, body)
+    write_json(files.seen_free, _SEEN_FREE, seen)
 
 
 def read_seen_free(files: PluginFiles) -> SeenFree:

@@ -27,8 +27,8 @@ from nodeagent.handover.config import (
     read_loaded,
     write_config,
 )
-from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_lock, write_mps
-from nodeagent.handover.seen_free import write_seen_free
+from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_mps_lock, write_mps
+from nodeagent.handover.seen_free import SeenFree, write_seen_free
 from nodeagent.observed.kubelet import Kubelet
 from partitioning.resources import mps_resource_gb
 from sandbox.supervisor import Supervisor
@@ -110,7 +110,9 @@ class Life:
         ledger = read_ledger(self.files)
         assert isinstance(ledger, tuple)
         held = set(self.held.values())
-        write_seen_free(self.files, {entry.id: entry.at for entry in ledger if entry.id not in held}, {})
+        write_seen_free(
+            self.files, SeenFree(allocations={entry.id: entry.at for entry in ledger if entry.id not in held})
+        )
 
     def check(self) -> None:
         """The kubelet has the list, some pods end, others come, and all records agree."""
@@ -148,7 +150,7 @@ class Life:
 def life(bench: KubeletSide, tmp_path: Path) -> Iterator[Life]:
     found = Life(bench, tmp_path)
     (tmp_path / cdi.FILE_NAME).write_text(json.dumps({"devices": [{"name": id_} for id_ in IDS]}))
-    lock = hold_lock(found.files)
+    lock = hold_mps_lock(found.files)
     assert lock is not None
     with lock:
         write_mps(found.files, MpsState(daemons=tuple(MpsDaemon(gpu=gpu, ready=True) for gpu in GPUS)))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.handover.config import Allocation, PluginConfig, read_ledger, write_config, write_ledger
-from nodeagent.handover.seen_free import write_seen_free
+from nodeagent.handover.seen_free import SeenFree, write_seen_free
 from tests.nodeagent.device_plugin.conftest import PluginNode, Start
 from tests.nodeagent.device_plugin.devices import GPU_A, MIG, messages, mig, refusal
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet, Resource
@@ -75,7 +75,7 @@ def test_a_held_id_is_in_no_list_of_a_kubelet_that_lost_its_checkpoint(
     assert kubelet.held() == {"MIG-1"}
     eventually(lambda: "has no record of who got" in messages(node.loaded()), "the problem in loaded.json")
 
-    write_seen_free(node.files, {"MIG-0": ledger(node)["MIG-0"]}, {})
+    write_seen_free(node.files, SeenFree(allocations={"MIG-0": ledger(node)["MIG-0"]}))
     eventually(lambda: kubelet.healthy(MIG) == BOTH, "offered again once it was seen free")
     eventually(lambda: not messages(node.loaded()), "no problem")
 
@@ -122,7 +122,7 @@ def test_with_whole_records_a_restart_changes_nothing_on_offer(
     kubelet.allocate(MIG, ids={"MIG-0"})
     if ended:
         kubelet.end_pods()
-        write_seen_free(node.files, ledger(node), {})
+        write_seen_free(node.files, SeenFree(allocations=ledger(node)))
         kubelet.allocate(MIG, ids={"MIG-1"})  # writes the checkpoint
     if restarts != "plugin":
         kubelet.stop()
@@ -140,7 +140,7 @@ def test_with_whole_records_a_restart_changes_nothing_on_offer(
 
 
 def test_a_mark_of_an_earlier_allocate_proves_nothing(node: PluginNode, kubelet: FakeKubelet, holder: str) -> None:
-    write_seen_free(node.files, {holder: ledger(node)[holder] - 1}, {})
+    write_seen_free(node.files, SeenFree(allocations={holder: ledger(node)[holder] - 1}))
     kubelet.stop()
     kubelet.paths.checkpoint.unlink()
     kubelet.start()
@@ -174,7 +174,7 @@ def test_the_gpu_of_a_doubted_device_is_named(node: PluginNode, kubelet: FakeKub
 def test_only_what_was_seen_free_is_forgotten(node: PluginNode, start_plugin: Start) -> None:
     """A holder may outlive every config that names its device by more than a day."""
     write_ledger(node.files, [Allocation(id=i, resource=MIG, at=1.0) for i in ("MIG-8", "MIG-9")])
-    write_seen_free(node.files, {"MIG-9": 1.0}, {})
+    write_seen_free(node.files, SeenFree(allocations={"MIG-9": 1.0}))
     start_plugin()
     node.load(TWO)
     assert ledger(node) == {"MIG-8": 1.0}

@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.device_plugin.ledger import FORGET_SECONDS, Ledger
 from nodeagent.handover.config import PluginFiles, read_ledger_mark
-from nodeagent.handover.seen_free import read_seen_free, write_seen_free
+from nodeagent.handover.seen_free import SeenFree, read_seen_free, write_seen_free
 
 
 def test_an_id_that_is_not_advertised_is_forgotten_after_a_day(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_ledger_that_the_agent_knew_and_that_is_gone_was_lost(tmp_path: Path, 
     Ledger(files).record("r/x", ["a"])
     earlier = files.ledger.read_bytes()
     Ledger(files).record("r/x", ["b"])
-    write_seen_free(files, {}, {}, read_ledger_mark(files))
+    write_seen_free(files, SeenFree(ledger=read_ledger_mark(files)))
 
     files.ledger.unlink()
     if lost == "put back":
@@ -79,7 +79,7 @@ def test_a_ledger_that_the_agent_knew_and_that_is_gone_was_lost(tmp_path: Path, 
     assert {entry.id: entry.again for entry in ledger.entries()}["b"]
     assert not read_ledger_mark(files).follows(read_seen_free(files).ledger), "what the agent read is another ledger"
 
-    write_seen_free(files, {}, {}, read_ledger_mark(files))
+    write_seen_free(files, SeenFree(ledger=read_ledger_mark(files)))
     later = Ledger(files)
     assert later.problem == ""
     later.record("r/x", ["c"])
@@ -89,7 +89,7 @@ def test_a_ledger_that_the_agent_knew_and_that_is_gone_was_lost(tmp_path: Path, 
 def test_a_ledger_that_the_agent_has_read_is_whole_however_often_it_is_written(tmp_path: Path) -> None:
     files = PluginFiles(tmp_path)
     Ledger(files).record("r/x", ["a"])
-    write_seen_free(files, {}, {}, read_ledger_mark(files))
+    write_seen_free(files, SeenFree(ledger=read_ledger_mark(files)))
     Ledger(files).record("r/x", ["b"])
     ledger = Ledger(files)
     assert ledger.problem == ""
@@ -102,7 +102,7 @@ def test_a_loss_that_is_not_marked_on_disk_is_known_while_the_process_runs(tmp_p
     """Where the disk was full, or the mark is wiped with the rest of the directory."""
     files = PluginFiles(tmp_path)
     Ledger(files).record("r/x", ["a"])
-    write_seen_free(files, {}, {}, read_ledger_mark(files))
+    write_seen_free(files, SeenFree(ledger=read_ledger_mark(files)))
     files.ledger.unlink() if lost == "deleted" else files.ledger.write_text("{")
     ledger = Ledger(files)
     files.lost_ledger.unlink()
@@ -135,7 +135,7 @@ def test_a_ledger_of_an_earlier_boot_that_was_put_back_names_no_one_of_this_boot
     Ledger(files, boot_id="first").record("r/x", ["a", "b"])
     earlier = files.ledger.read_bytes()
     Ledger(files, boot_id="second").record("r/x", ["a", "b"])
-    write_seen_free(files, {}, {}, read_ledger_mark(files))
+    write_seen_free(files, SeenFree(ledger=read_ledger_mark(files)))
     files.ledger.write_bytes(earlier)
 
     ledger = Ledger(files, boot_id="second")

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from nodeagent.handover.config import PluginConfig, read_ledger, read_ledger_mark, write_config
-from nodeagent.handover.seen_free import write_seen_free
+from nodeagent.handover.seen_free import SeenFree, write_seen_free
 from tests.nodeagent.device_plugin.conftest import PluginNode, Running, Start
 from tests.nodeagent.device_plugin.devices import MIG, SLICE, mig, mps
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
@@ -47,7 +47,7 @@ def again(kubelet: FakeKubelet) -> str:
 @pytest.fixture
 def agent(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> Running:
     """It says whose devices are, and has seen nothing free yet; one device is held. Returns the plugin."""
-    write_seen_free(node.files, {}, {})
+    write_seen_free(node.files, SeenFree())
     plugin = start_plugin(agent_patience_seconds=0)
     node.load(TWO)
     kubelet.allocate(MIG, ids={"MIG-0"})
@@ -65,9 +65,9 @@ def test_what_is_handed_out_for_the_first_time_needs_no_agent(kubelet: FakeKubel
 def test_what_was_handed_out_again_waits_for_the_name_of_its_pod(node: PluginNode, kubelet: FakeKubelet) -> None:
     uid = again(kubelet)
     assert not starts(kubelet, "MIG-0", "MIG-1")
-    write_seen_free(node.files, {}, {"MIG-0": ("uid-0", at(node))})
+    write_seen_free(node.files, SeenFree(alone={"MIG-0": ("uid-0", at(node))}))
     assert not starts(kubelet, "MIG-0")
-    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
+    write_seen_free(node.files, SeenFree(alone={"MIG-0": (uid, at(node))}))
     assert starts(kubelet, "MIG-0")
 
 
@@ -76,7 +76,7 @@ def test_what_was_said_of_an_earlier_allocate_says_nothing_of_this_one(node: Plu
     """A static pod has one UID in all its lives."""
     earlier = at(node)
     uid = again(kubelet)
-    write_seen_free(node.files, {}, {"MIG-0": (uid, earlier)})
+    write_seen_free(node.files, SeenFree(alone={"MIG-0": (uid, earlier)}))
     assert not starts(kubelet, "MIG-0")
 
 
@@ -104,7 +104,7 @@ def test_a_plugin_that_lost_its_ledger_waits_as_well(
     """Which of those with a device had it first, only the agent may know."""
     earlier = node.files.ledger.read_bytes()
     uid = again(kubelet)
-    write_seen_free(node.files, {}, {}, read_ledger_mark(node.files))
+    write_seen_free(node.files, SeenFree(ledger=read_ledger_mark(node.files)))
     agent.stop()
     node.files.ledger.unlink()
     if ledger == "an earlier one":
@@ -114,7 +114,7 @@ def test_a_plugin_that_lost_its_ledger_waits_as_well(
     start_plugin(agent_patience_seconds=0)
     node.load(TWO)
     assert not starts(kubelet, "MIG-0")
-    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
+    write_seen_free(node.files, SeenFree(alone={"MIG-0": (uid, at(node))}))
     assert starts(kubelet, "MIG-0")
     assert starts(kubelet, "MIG-0"), "a container that starts again does not wait again"
 
@@ -123,7 +123,7 @@ def test_a_plugin_that_lost_its_ledger_waits_as_well(
 def test_what_was_seen_free_is_not_waited_for(node: PluginNode, kubelet: FakeKubelet) -> None:
     ledger = read_ledger(node.files)
     assert isinstance(ledger, tuple)
-    write_seen_free(node.files, {entry.id: entry.at for entry in ledger}, {})
+    write_seen_free(node.files, SeenFree(allocations={entry.id: entry.at for entry in ledger}))
     again(kubelet)
     assert starts(kubelet, "MIG-0")
 
@@ -131,7 +131,7 @@ def test_what_was_seen_free_is_not_waited_for(node: PluginNode, kubelet: FakeKub
 @pytest.mark.usefixtures("agent")
 def test_two_pods_in_the_checkpoint_are_one_too_many(node: PluginNode, kubelet: FakeKubelet) -> None:
     uid = again(kubelet)
-    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
+    write_seen_free(node.files, SeenFree(alone={"MIG-0": (uid, at(node))}))
     kubelet.rows.append({**kubelet.rows[-1], "PodUID": "first"})
     kubelet._save()
     assert not starts(kubelet, "MIG-0")
@@ -140,7 +140,7 @@ def test_two_pods_in_the_checkpoint_are_one_too_many(node: PluginNode, kubelet: 
 @pytest.mark.usefixtures("agent")
 def test_a_checkpoint_that_cannot_be_read_names_no_pod(node: PluginNode, kubelet: FakeKubelet) -> None:
     uid = again(kubelet)
-    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
+    write_seen_free(node.files, SeenFree(alone={"MIG-0": (uid, at(node))}))
     kubelet.paths.checkpoint.write_text("{")
     assert not starts(kubelet, "MIG-0")
 
@@ -149,7 +149,7 @@ def test_the_answer_comes_within_the_call_where_the_agent_is_quick(
     node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
     """The kubelet's own pauses grow to half a minute."""
-    write_seen_free(node.files, {}, {})
+    write_seen_free(node.files, SeenFree())
     start_plugin(agent_patience_seconds=20)
     node.load(TWO)
     kubelet.allocate(MIG, ids={"MIG-0"})
@@ -158,7 +158,7 @@ def test_the_answer_comes_within_the_call_where_the_agent_is_quick(
     call = threading.Thread(target=lambda: answers.append(starts(kubelet, "MIG-0")))
     call.start()
     assert not answers
-    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
+    write_seen_free(node.files, SeenFree(alone={"MIG-0": (uid, at(node))}))
     call.join()
     assert answers == [True]
 
@@ -166,7 +166,7 @@ def test_the_answer_comes_within_the_call_where_the_agent_is_quick(
 def test_calls_that_wait_leave_a_worker_for_an_allocate(
     node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
-    write_seen_free(node.files, {}, {})
+    write_seen_free(node.files, SeenFree())
     start_plugin(agent_patience_seconds=20)
     node.load(TWO)
     kubelet.allocate(MIG, ids={"MIG-0"})
@@ -176,13 +176,13 @@ def test_calls_that_wait_leave_a_worker_for_an_allocate(
         call.start()
     kubelet.allocate(MIG, ids={"MIG-1"})
     assert "MIG-1" in kubelet.held()
-    write_seen_free(node.files, {}, {"MIG-0": (uid, at(node))})
+    write_seen_free(node.files, SeenFree(alone={"MIG-0": (uid, at(node))}))
     for call in calls:
         call.join()
 
 
 def test_an_mps_slice_waits_too(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:
-    write_seen_free(node.files, {}, {})
+    write_seen_free(node.files, SeenFree())
     start_plugin(agent_patience_seconds=0)
     write_config(node.files, PluginConfig.of([mps(0)]))
     eventually(lambda: SLICE in kubelet.resources and kubelet.resources[SLICE].devices != {}, "the slice is listed")

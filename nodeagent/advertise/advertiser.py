@@ -44,10 +44,11 @@ TAINT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvidiaPlugin:
-    """NVIDIA's device plugin, where it is the backend."""
+    """NVIDIA's device plugin, where it is the backend, and how far it is with the config of the plan."""
 
+    stage: Stage
     key: str
-    """Of its config: the one that the node may be labelled with."""
+    """Of its config: with which the node may be labelled, that of the plan or the one that it has."""
     projections: tuple[Path, ...] | None = None
     """While nothing but a new key of its ConfigMap is waited for: the folders in which that will show."""
 
@@ -180,15 +181,10 @@ class Advertiser:
             return self._retire(observation), Delivery()
         if observation.driver_problem is not None:
             return self._unread(observation, changes, faults), Delivery()
-        file, readings = self._file, observation.readings
-        config = render(changes, file.config, broken=faults.broken, recovering=faults.recovering, boot_id=file.boot_id)
-        delivery = self._delivery.prepare(
-            config,
-            observation.gpus,
-            readings,
-            driver_version=observation.driver_version,
-            doomed=[instance for change in changes for instance in change.destroy],
-        )
+        file = self._file
+        config = render(changes, file.config, faults, boot_id=file.boot_id)
+        doomed = [instance for change in changes for instance in change.destroy]
+        delivery = self._delivery.prepare(config, observation, doomed)
         config = delivery.apply(config)
         config = occupy(config, observation.occupied(config))
         kubelet = observation.witnessed.kubelet or file.config.kubelet

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kube.change_log import ChangeLog
 from kube.logs import fields
+from nodeagent.advertise.faults import Faults
 from nodeagent.handover.config import Device, Loaded, PluginConfig, PluginFiles, read_config, read_loaded, write_config
 from nodeagent.handover.files import Identity, Unreadable
 from nodeagent.handover.mps_state import MpsState, read_mps
@@ -23,19 +24,12 @@ from nodeagent.steps.changes import GpuChange
 log = logging.getLogger(__name__)
 
 
-def render(
-    changes: Iterable[GpuChange],
-    before: PluginConfig,
-    *,
-    broken: Collection[str] = frozenset(),
-    recovering: Collection[str] = frozenset(),
-    boot_id: str = "",
-) -> PluginConfig:
+def render(changes: Iterable[GpuChange], before: PluginConfig, faults: Faults, *, boot_id: str = "") -> PluginConfig:
     """Every partition that exists and may be advertised, including the withdrawn ones.
 
     A GPU that does not even report its UUID may be any of those not observed: what `before` has of these stays.
-    Devices of the GPUs in `broken` (UUIDs) are listed as Unhealthy, and so are MIG devices that were not observed in
-    this boot. What was listed so stays while its GPU is not well, or is in `recovering`.
+    Devices of broken GPUs are listed as Unhealthy, and so are MIG devices that were not observed in this boot. What was
+    listed so stays while its GPU is not well, or is recovering.
     """
     listed, before = before.unhealthy, before.in_boot(boot_id)
     found = tuple(changes)
@@ -46,25 +40,19 @@ def render(
     devices = {partition.id: partition.device for partition in [*withdrawn, *advertised]}
     refused = {p.id for p in withdrawn} - {p.id for p in advertised}
     refused |= {device.id for device in kept} & set(before.withdrawn)
-    unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, broken, recovering)}
+    unhealthy = {i for change in found for i in _unhealthy(change.gpu, devices.values(), before, faults)}
     # Instances of the last boot are doubted only until they are observed.
-    unhealthy -= {i for i in unhealthy if i not in listed and devices[i].gpu in recovering}
-    unhealthy |= {device.id for device in kept if "" in broken or device.id in before.unhealthy}
+    unhealthy -= {i for i in unhealthy if i not in listed and devices[i].gpu in faults.recovering}
+    unhealthy |= {device.id for device in kept if "" in faults.broken or device.id in before.unhealthy}
     return PluginConfig.of([*devices.values(), *kept], refused, unhealthy, boot_id=boot_id)
 
 
-def _unhealthy(
-    gpu: ObservedGpu,
-    devices: Iterable[Device],
-    before: PluginConfig,
-    broken: Collection[str],
-    recovering: Collection[str],
-) -> Iterable[str]:
+def _unhealthy(gpu: ObservedGpu, devices: Iterable[Device], before: PluginConfig, faults: Faults) -> Iterable[str]:
     """Only a GPU that is well for a while becomes healthy again: one that cannot be read stays as it was listed."""
     mine = [device.id for device in devices if device.gpu == gpu.uuid]
-    if gpu.uuid in broken:
+    if gpu.uuid in faults.broken:
         return mine
-    well = gpu.health is Health.OK and gpu.uuid not in recovering
+    well = gpu.health is Health.OK and gpu.uuid not in faults.recovering
     return [] if well else [i for i in mine if i in before.unhealthy]
 
 

@@ -8,6 +8,7 @@ written, and `forget` before an instance is destroyed.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,7 +18,8 @@ from nodeagent.cdi.runtime_support import why_no_cdi
 from nodeagent.durations import Durations
 from nodeagent.handover.config import DeviceListStrategy, PluginConfig
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
-from nodeagent.observation import Readings
+from nodeagent.observation import Observation
+from nodeagent.observed.node import ObservedNode
 
 PATIENCE_SECONDS = 60.0
 """NVIDIA's toolkit needs some time to write the files of a new driver, and the device plugin to start."""
@@ -70,27 +72,19 @@ class ContainerDelivery:
         """Take out what names an instance that is about to be destroyed; returns why that was not possible."""
         return self._publisher.forget(_ids([instance]))
 
-    def prepare(
-        self,
-        config: PluginConfig,
-        gpus: Collection[ObservedGpu],
-        readings: Readings,
-        *,
-        driver_version: str,
-        doomed: Iterable[GpuInstance] = (),
-    ) -> Delivery:
+    def prepare(self, config: PluginConfig, observation: Observation, doomed: Iterable[GpuInstance]) -> Delivery:
         """`doomed` are instances that will be destroyed, and that no pod can get any more."""
         strategy, note = self._strategy, ""
         published = Published()
         if strategy is DeviceListStrategy.CDI_CRI or self._publisher.exists:
-            published = self._publish(config, gpus, readings, driver_version=driver_version, doomed=doomed)
+            published = self._publish(config, observation, without=_ids(doomed))
         missing: Mapping[str, str] = {}  # by environment variable the file is kept only for containers that have a name
         if strategy is DeviceListStrategy.CDI_CRI:
-            why = self._unsupported(readings)
+            why = self._unsupported(observation.readings.node)
             missing = dict.fromkeys((device.id for device in config.devices), why) if why else published.missing
             note = published.problem
         if self._host_devices is not None:
-            note = "; ".join(filter(None, (note, self._host_devices.refresh(gpus))))
+            note = "; ".join(filter(None, (note, self._host_devices.refresh(observation.gpus))))
         seconds = max((self._durations.seconds(why) for why in set(missing.values())), default=0.0)
         self._durations.end_pass()
         overdue = seconds >= PATIENCE_SECONDS
@@ -103,36 +97,17 @@ class ContainerDelivery:
             waits=bool(missing) and not overdue,
         )
 
-    def _unsupported(self, readings: Readings) -> str:
-        node = readings.node
+    def _unsupported(self, node: ObservedNode | None) -> str:
         return why_no_cdi(node.container_runtime, node.kubelet_version, self._containerd()) if node is not None else ""
 
-    def _publish(
-        self,
-        config: PluginConfig,
-        gpus: Collection[ObservedGpu],
-        readings: Readings,
-        *,
-        driver_version: str,
-        doomed: Iterable[GpuInstance],
-    ) -> Published:
-        by_uuid = {gpu.uuid: gpu for gpu in gpus}
-        without = _ids(doomed)
+    def _publish(self, config: PluginConfig, observation: Observation, *, without: Collection[str]) -> Published:
+        by_uuid = {gpu.uuid: gpu for gpu in observation.gpus}
         # A GPU that does not even report its UUID keeps its entries, as it keeps its devices.
-        devices = [
-            (
-                device,
-                by_uuid.get(device.gpu) or ObservedGpu(index=-1, uuid=device.gpu, problem="its GPU was not observed"),
-            )
-            for device in config.devices
-            if device.id not in without
-        ]
-        loaded = readings.loaded
-        return self._publisher.publish(
-            devices,
-            driver_version=driver_version,
-            mps_root=Path(loaded.mps_root) if loaded is not None else None,
-        )
+        unseen = partial(ObservedGpu, index=-1, problem="its GPU was not observed")
+        devices = [(d, by_uuid.get(d.gpu) or unseen(uuid=d.gpu)) for d in config.devices if d.id not in without]
+        loaded = observation.readings.loaded
+        mps_root = Path(loaded.mps_root) if loaded is not None else None
+        return self._publisher.publish(devices, driver_version=observation.driver_version, mps_root=mps_root)
 
 
 def _ids(instances: Iterable[GpuInstance]) -> frozenset[str]:

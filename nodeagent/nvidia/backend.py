@@ -21,7 +21,7 @@ from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import whole
 from nodeagent.nvidia.advertised_by_nvidia import advertised_by_nvidia, registered
 from nodeagent.nvidia.own_plugin import Blocking, OwnPlugin
-from nodeagent.nvidia.switch import DONE, Progress, Switch, waiting
+from nodeagent.nvidia.switch import DONE, Switch, waiting
 from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observation import Observation
 from nodeagent.observed.kubelet import Allocatable, Held
@@ -79,19 +79,19 @@ class NvidiaBackend:
 
     def _progress(
         self, observation: Observation, desired: DesiredItems, withdrawal: Stage | None, *, held: bool
-    ) -> Progress:
+    ) -> NvidiaPlugin:
         node, config = observation.readings.node, desired.nvidia
         if node is None:
-            return Progress(stage=waiting("this Node was not read from the API yet"), key="")
+            return NvidiaPlugin(stage=waiting("this Node was not read from the API yet"), key="")
         if not isinstance(config, NodeConfig) or desired.paused or desired.disabled or observation.rival:
             self._guard.lift(node)
-            return Progress(stage=DONE, key=node.plugin_config)
+            return NvidiaPlugin(stage=DONE, key=node.plugin_config)
         # Without a GPU to ask about, nothing would be in use.
         unread = observation.driver_problem is not None or not observation.gpus
         if withdrawal or unread:
             self._guard.lift(node)
             stage = withdrawal or waiting("the GPUs of this node cannot be read")
-            return Progress(stage=stage, key=node.plugin_config)
+            return NvidiaPlugin(stage=stage, key=node.plugin_config)
         found = registered(config, self._ids, observation.gpus)
         known = isinstance(observation.readings.allocatable, Allocatable)
         # On a GPU that is lost, say; that of a MIG device is not known by its id.
@@ -107,7 +107,7 @@ class NvidiaBackend:
         )
         return self._switch.advance(config, moment)
 
-    def _advertised(self, observation: Observation, progress: Progress) -> Advertised:
+    def _advertised(self, observation: Observation, progress: NvidiaPlugin) -> Advertised:
         readings, node = observation.readings, observation.readings.node
         shown = node.allocatable if node is not None else {}
         complete = {name for name, ids in self._ids.items() if shown.get(name, 0) == len(ids)}
@@ -125,7 +125,7 @@ class NvidiaBackend:
             rival=observation.rival,
             delivery=Delivery(note=_discovered(node)),
             mode_problems={gpu.uuid: why for gpu in observation.gpus if (why := _mode_note(gpu, readings.config))},
-            nvidia_plugin=NvidiaPlugin(key=progress.key, projections=progress.projections),
+            nvidia_plugin=progress,
         )
 
 

@@ -9,10 +9,10 @@ pod does not see yet: config-manager would end and fall back to the default.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from crds.v1alpha1.names import Reason
+from nodeagent.advertise.advertiser import NvidiaPlugin
 from nodeagent.advertise.confirm import Stage
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.durations import Durations
@@ -35,15 +35,6 @@ DAEMON_SECONDS = 600.0
 DONE = Stage(schedulable=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    stage: Stage
-    key: str
-    """With which the node may be labelled: that of the plan, or the one that it has."""
-    projections: tuple[Path, ...] | None = None
-    """The folders in which the key will show, while that is all that is waited for."""
-
-
 class Switch:
     """Call `advance` once a pass."""
 
@@ -54,24 +45,24 @@ class Switch:
         self._durations, self._signals = Durations(clock), Signals(sighup, clock)
         self._lost = LostRegistration(guard, self._signals, self._durations, clock)
 
-    def advance(self, config: NodeConfig, now: Inputs) -> Progress:
+    def advance(self, config: NodeConfig, now: Inputs) -> NvidiaPlugin:
         key, plugin = now.node.plugin_config, now.pods.device_plugin
         if key != config.key:
             self._record.forget(config.key)
             self._signals.forget()
             self._lost.forget()
         if plugin is None:
-            progress = Progress(stage=self._no_plugin(now), key=key)
+            progress = NvidiaPlugin(stage=self._no_plugin(now), key=key)
         elif key != config.key:
             progress = self._prepare(config, now, plugin)
         else:
-            progress = Progress(stage=self._confirm(config, now, plugin), key=key)
+            progress = NvidiaPlugin(stage=self._confirm(config, now, plugin), key=key)
             if progress.stage.failed:
                 self._guard.lift(now.node)
         self._durations.end_pass()
         return progress
 
-    def _prepare(self, config: NodeConfig, now: Inputs, plugin: NodePod) -> Progress:
+    def _prepare(self, config: NodeConfig, now: Inputs, plugin: NodePod) -> NvidiaPlugin:
         key = now.node.plugin_config
         if config.shared and plugin.mig_strategy == "mixed":
             self._guard.lift(now.node)
@@ -80,7 +71,7 @@ class Switch:
                 "refuses MPS and ends: set the GPU Operator's mig.strategy to none or single, or use "
                 "devicePlugin.backend gpuplan"
             )
-            return Progress(stage=Stage(reason=Reason.NOT_SUPPORTED, message=message, failed=True), key=key)
+            return NvidiaPlugin(stage=Stage(reason=Reason.NOT_SUPPORTED, message=message, failed=True), key=key)
         if self._files.digest(plugin.uid, config.key) != config.digest:
             self._guard.lift(now.node)
             unseen = self._late(
@@ -90,9 +81,9 @@ class Switch:
                 "devicePlugin.config of gpuplan's chart names the ConfigMap that this plugin mounts, that this is "
                 "neither immutable nor full (1 MiB), and the controller's log",
             )
-            return Progress(stage=unseen, key=key, projections=self._files.projections(plugin.uid))
+            return NvidiaPlugin(stage=unseen, key=key, projections=self._files.projections(plugin.uid))
         stage = self._request(config, now)
-        return Progress(stage=stage, key=config.key if stage is ASKED else key)
+        return NvidiaPlugin(stage=stage, key=config.key if stage is ASKED else key)
 
     def _request(self, config: NodeConfig, now: Inputs) -> Stage:
         """ASKED where the node may be labelled with the key."""

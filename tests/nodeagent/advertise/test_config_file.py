@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.advertise.config_file import ConfigFile, counts, render, without
+from nodeagent.advertise.faults import Faults
 from nodeagent.handover.config import (
     Device,
     DeviceKind,
@@ -166,7 +167,7 @@ def test_the_same_config_is_written_again_in_another_boot(files: PluginFiles) ->
     load(files, config("a"))
     assert file.in_force(file.loaded())
 
-    file.write(render([], file.config, boot_id="two"), in_force=True, overdue=False)
+    file.write(render([], file.config, Faults(), boot_id="two"), in_force=True, overdue=False)
 
     found = read_config(files)
     assert isinstance(found, PluginConfig)

@@ -154,7 +154,7 @@ def test_only_a_gpu_that_stays_well_is_healthy_again(health: Health, faults: Fau
     known = PluginConfig.of([whole(gpu).device], (), [gpu.uuid] if before else [])
     changes = [GpuChange(gpu=gpu, target=Unchanged(), advertise=(whole(gpu),)), _change(other)]
 
-    found = render(changes, known, broken=faults.broken, recovering=faults.recovering)
+    found = render(changes, known, faults)
 
     assert found.unhealthy == ((gpu.uuid,) if after else ())
 
@@ -167,8 +167,10 @@ def test_devices_of_a_gpu_without_a_known_uuid_are_unhealthy_with_it() -> None:
     nameless = replace(GPU, uuid="", health=Health.UNHEALTHY, problem="GPU is lost")
     known = PluginConfig.of([whole(GPU).device])
 
-    assert render([GpuChange(gpu=nameless, target=Unchanged())], known).unhealthy == ()
-    assert render([GpuChange(gpu=nameless, target=Unchanged())], known, broken={""}).unhealthy == (GPU.uuid,)
+    assert render([GpuChange(gpu=nameless, target=Unchanged())], known, Faults()).unhealthy == ()
+    assert render([GpuChange(gpu=nameless, target=Unchanged())], known, Faults(broken=frozenset({""}))).unhealthy == (
+        GPU.uuid,
+    )
 
 
 def test_of_a_gpu_without_a_known_uuid_all_stays_as_it_was_and_nothing_of_the_others() -> None:
@@ -176,7 +178,7 @@ def test_of_a_gpu_without_a_known_uuid_all_stays_as_it_was_and_nothing_of_the_ot
     stays, leaves = whole(GPU).device, replace(there.device, id="GPU-2::7")
     known = PluginConfig.of([stays, replace(stays, id="GPU-1::3"), leaves], ["GPU-1::3"])
 
-    found = render([GpuChange(gpu=nameless, target=Unchanged()), _change(there)], known)
+    found = render([GpuChange(gpu=nameless, target=Unchanged()), _change(there)], known, Faults())
 
     assert [device.id for device in found.advertised()] == ["GPU-1", "GPU-2"]
     assert ([device.id for device in found.devices], found.withdrawn) == (["GPU-1", "GPU-1::3", "GPU-2"], ("GPU-1::3",))

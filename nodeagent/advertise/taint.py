@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import TypeAdapter, with_config
+from pydantic import TypeAdapter
 
 from crds.v1alpha1.names import TAINT_CHANGING
 from nodeagent.advertise.counts_right import OUTDATED, Answer, CountsRight
-from nodeagent.handover.files import WIRE
+from nodeagent.handover.files import wire
 from nodeagent.handover.kept import Kept
 from nodeagent.observed.node import ObservedNode
 
@@ -30,8 +30,7 @@ LATE_SECONDS = 1.0
 """Between two passes while that is late; its event wakes the agent."""
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True)
+@wire
 class _Taint:
     """As this agent, or one before it, set it for the change that has not ended."""
 
@@ -185,7 +184,7 @@ class NodeGuard:
             return ""
         since = now if known.since is None else min(now, known.since)  # the machine may have been restarted
         given_up = now - since >= BOUND_SECONDS
-        self._taint.keep(_Taint(since, given_up))
+        self._taint.keep(_Taint(since=since, given_up=given_up))
         if why and not given_up:
             self.why = f"the node has the taint {TAINT_CHANGING}, which keeps off every pod, for 10 min at most: {why}"
             return ""

@@ -8,15 +8,15 @@ write them through this module, so that the format is defined once. Takes and re
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, TypeAdapter, with_config
+from pydantic import Field, TypeAdapter
 
-from nodeagent.handover.files import WIRE, Identity, Unreadable, read_json, write_json
+from nodeagent.handover.files import Identity, Unreadable, read_json, wire, write_json
 
 HASH_HEX_DIGITS = 12
 Text = Annotated[str, Field(min_length=1)]
@@ -35,8 +35,7 @@ class DeviceListStrategy(StrEnum):
     ENVVAR = "envvar"  # NVIDIA_VISIBLE_DEVICES, which NVIDIA's runtime reads where it is configured to
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class Device:
     """One device id of the kubelet: a MIG instance, an MPS slice or a whole GPU."""
 
@@ -53,8 +52,7 @@ class Device:
         return (self.resource, self.gpu, self.id)
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class PluginConfig:
     """What the plugin is to advertise. Build it with `of`, which sorts, so that equal contents have equal hashes."""
 
@@ -113,8 +111,7 @@ def _hash_of(config: PluginConfig) -> str:
     return hashlib.sha256(contents).hexdigest()[:HASH_HEX_DIGITS]
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class Problem:
     """What is wrong, and with which GPU or resource (neither: with the file itself)."""
 
@@ -123,8 +120,7 @@ class Problem:
     resource: str | None = None
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class Loaded:
     """What the plugin has in force: the hash of that config, its registrations, and what is wrong."""
 
@@ -136,8 +132,7 @@ class Loaded:
     version: Literal[1] = 1
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class Allocation:
     """The latest Allocate of one device id that was answered."""
 
@@ -149,8 +144,7 @@ class Allocation:
     again: bool = False  # it had been handed out before in this boot, and not been seen free in between
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class _ConfigFile(PluginConfig):
     devices: tuple[Device, ...]
     withdrawn: tuple[str, ...]
@@ -171,8 +165,7 @@ class LedgerMark(NamedTuple):
 NO_LEDGER = LedgerMark("", 0)
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class _LedgerFile:
     allocations: tuple[Allocation, ...]
     book: str = ""

@@ -8,17 +8,22 @@ import fcntl
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic.alias_generators import to_camel
 
 T = TypeVar("T")
-WIRE = ConfigDict(alias_generator=to_camel, strict=True)
-"""For dataclasses in files: camelCase keys, exact types, and fields that a newer version added are passed over."""
 Identity = tuple[int, int]
 """Inode and change time: another file under the same name may get the inode of the one before."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def wire(cls: type[T]) -> type[T]:
+    """A dataclass in a file: camelCase keys, exact types, and fields that a newer version added are passed over."""
+    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    return with_config(ConfigDict(alias_generator=to_camel, strict=True))(made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,18 +5,16 @@ that an ended supervisor left behind is never believed. Takes and returns values
 """
 
 import fcntl
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from pydantic import TypeAdapter, with_config
+from pydantic import TypeAdapter
 
 from nodeagent.handover.config import PluginFiles, Text
-from nodeagent.handover.files import WIRE, Unreadable, hold_lock, read_json, write_json
+from nodeagent.handover.files import Unreadable, hold_lock, read_json, wire, write_json
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class MpsDaemon:
     """The daemon of one GPU with slices."""
 
@@ -28,8 +26,7 @@ class MpsDaemon:
     pid: int = 0  # of its process, where it is known: gone before the next check is due, it is gone now
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class MpsState:
     daemons: tuple[MpsDaemon, ...] = ()
     leftover: tuple[str, ...] = ()  # directories of daemons that no GPU needs and that have clients still

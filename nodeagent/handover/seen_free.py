@@ -8,17 +8,16 @@ by the agent alone. A file that cannot be read says nothing. Decides nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
-from pydantic import TypeAdapter, with_config
+from pydantic import TypeAdapter
 
 from nodeagent.handover.config import NO_LEDGER, LedgerMark, PluginFiles
-from nodeagent.handover.files import WIRE, read_json, write_json
+from nodeagent.handover.files import read_json, wire, write_json
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class SeenFree:
     """The file. Times are epoch seconds."""
 

@@ -4,20 +4,19 @@ An agent that starts again must neither take what was made before for a proof, n
 that never was.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from pydantic import TypeAdapter, with_config
+from pydantic import TypeAdapter
 
-from nodeagent.handover.files import WIRE
+from nodeagent.handover.files import wire
 from nodeagent.handover.kept import Kept
 
 ANY_NS = 1
 """Before everything that is there."""
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class _Switched:
     """Times are change times of this node's disk, in nanoseconds."""
 

@@ -6,21 +6,20 @@ loss is known. Decides nothing.
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, with_config
+from pydantic import Field, TypeAdapter
 
 from nodeagent.handover.config import NO_LEDGER, LedgerMark
-from nodeagent.handover.files import WIRE, Unreadable, read_json
+from nodeagent.handover.files import Unreadable, read_json, wire
 from nodeagent.observed.pods import NodePod
 
 log = logging.getLogger(__name__)
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class Holding:
     """A pod that was observed with devices and not observed to end."""
 
@@ -45,8 +44,7 @@ class Holding:
         return replace(pod, started=self.started, outside=self.outside)
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class Memory:
     """What is on disk."""
 

@@ -161,7 +161,13 @@ class Actuator:
         held_open = None
         if pause is not None and isinstance(pause.error, HeldOpenError):
             error = pause.error
-            held_open = HeldOpen(error.attempted, error.answer, pause.since, pause.over_at, pause.seconds)
+            held_open = HeldOpen(
+                attempted=error.attempted,
+                answer=error.answer,
+                since=pause.since,
+                over_at=pause.over_at,
+                pause_seconds=pause.seconds,
+            )
         self._journal.hold(gpu_uuid, held_open)
 
     def _work(self, change: GpuChange, spec_version: SpecVersion, may_go_on: Callable[[], bool]) -> Actuated:

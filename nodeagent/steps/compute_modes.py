@@ -8,21 +8,20 @@ does not share, and never restores one that it did not set.
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
-from pydantic import TypeAdapter, with_config
+from pydantic import TypeAdapter
 
 from kube.change_log import ChangeLog
-from nodeagent.handover.files import WIRE, read_json, write_json
+from nodeagent.handover.files import read_json, wire, write_json
 from nodeagent.hardware.driver import DriverError, GpuDriver, ObservedGpu
 
 log = logging.getLogger(__name__)
 EXCLUSIVE_PROCESS = 3  # NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class _File:
     before: dict[str, int] = field(default_factory=dict)
     """By GPU UUID, the mode that it had before it was shared."""

@@ -8,15 +8,15 @@ agent that is restarted goes on with the tries, and DCGM leaves the node for the
 """
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter, with_config
+from pydantic import TypeAdapter
 
 from kube.change_log import ChangeLog
-from nodeagent.handover.files import WIRE, Unreadable, read_json, write_json
+from nodeagent.handover.files import Unreadable, read_json, wire, write_json
 from nodeagent.hardware.driver import DriverError, ObservedGpu
 from partitioning.layouts import Instance
 
@@ -28,8 +28,7 @@ class Action(StrEnum):
     DESTROY = "destroy"
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class Intent:
     """One step on one placement, for one generation of one plan."""
 
@@ -39,8 +38,7 @@ class Intent:
     """The plan's uid and generation."""
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True)
+@wire
 class HeldOpen:
     """What the driver refused last, and since when; times are of the clock that starts with the machine."""
 
@@ -51,8 +49,7 @@ class HeldOpen:
     pause_seconds: float
 
 
-@with_config(WIRE)
-@dataclass(frozen=True, slots=True, kw_only=True)
+@wire
 class _File:
     intents: tuple[Intent, ...]
     held_open: HeldOpen | None = None

@@ -23,8 +23,8 @@ SPARED = $(if $(filter quick,$(PROFILE)),-m "not thorough")
 test: .venv/.ready  ## run what a change must pass; PROFILE=thorough, as in .ci/run, runs every test and draws seven times as many examples
 	@$(MAKE) --no-print-directory -j2 static unit ONLY='$(SPARED)'
 
-check: .venv/.ready  ## run the inner loop: everything but slow tests and those of the stand-ins
-	@$(MAKE) --no-print-directory -j2 static unit ONLY='-m "not slow and not thorough" --ignore=tests/sandbox'
+check: .venv/.ready  ## run the inner loop: all that is static, and the tests near what differs from the main branch
+	@$(MAKE) --no-print-directory -j2 static unit ONLY="-m 'not slow and not thorough' $$($(BIN)/python -m tests.near)"
 
 static: lint types contracts generated docs  ## lint, types, import contracts, generated files, links of the documentation
 

@@ -213,9 +213,9 @@ class EndBook:
 
 
 def _older(process: Process, entry: Allocation | None, began: str) -> bool:
-    """By seconds since boot, for the time of day may have been set; where no record has these, by when the pod began.
-    What is not known is not older."""
-    if entry is not None and entry.up_seconds:
+    """By seconds since boot, for the time of day may have been set; where no record has these, by when the pod began,
+    unless an earlier pod may have had it too. What is not known is not older."""
+    if entry is not None and (entry.up_seconds or entry.again):
         return 0 < process.up_seconds < entry.up_seconds
     return "" < process.since < began
 

@@ -1,0 +1,73 @@
+"""A process outside of all pods is left of a pod that no record names: it keeps the device from all that come next."""
+
+import pytest
+
+from tests.nodeagent.conftest import MakeWorld
+from tests.nodeagent.observed.test_came_and_went import Key, holder_of
+from tests.nodeagent.observed.test_ends import open_files
+from tests.nodeagent.observed.test_two_looks import offered
+from tests.nodeagent.world import World
+
+UNITS = pytest.mark.parametrize("unit", ["mig", "whole"])
+BEGAN = "2026-11-27T12:00:00Z"
+"""Of the next pod: the process is older."""
+
+
+def left_while_no_agent_ran(make_world: MakeWorld, unit: str, *, lost: bool) -> tuple[World, str, str]:
+    """A pod came, had a process made outside, and went. Returns its device and the device's resource."""
+    world, holder, number = holder_of(make_world, unit)
+    (device,) = world.running[holder]
+    resource = world.plugin.allocations[device].resource
+    world.settle()
+    world.finish(holder)
+    world.settle()
+    del world.pods[holder]
+    world.settle()
+    unseen = world.pod(resource, device=device)
+    world.clock.now += 5
+    open_files(world, number, up_seconds=world.clock.now, began_at=1.0)
+    world.clock.now += 5
+    world.force_delete(unseen, seen_by_driver=False)
+    world.end_container(unseen)
+    if lost:
+        world.state.plugin.ledger.unlink()
+        world.plugin.restart()
+    return world, device, resource
+
+
+def end(world: World, key: Key, how: str) -> None:
+    """Of a pod that waits for its device."""
+    del world.waiting[key]
+    if how == "finished":
+        world.forget(key)
+        world.pods[key]["status"] = {"phase": "Failed", "startTime": BEGAN}
+    elif how == "deleted":
+        world.pods[key]["metadata"]["deletionTimestamp"] = "2026-11-27T12:01:00Z"
+        world.run()
+        world.force_delete(key, seen_by_driver=False)
+    else:
+        world.force_delete(key, seen_by_driver=False)
+
+
+@UNITS
+@pytest.mark.parametrize("how", ["finished", "deleted", "deleted by force"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_end_of_the_pod_that_waits_for_the_process_frees_nothing(
+    make_world: MakeWorld, unit: str, how: str, lost: bool
+) -> None:
+    world, device, resource = left_while_no_agent_ran(make_world, unit, lost=lost)
+    late = world.pod(resource, device=device)
+    world.pods[late]["status"]["startTime"] = BEGAN
+    world.restart()
+    for _ in range(4):
+        world.wait(15)
+    assert world.waiting.get(late) == (device,)
+    end(world, late, how)
+    for _ in range(8):
+        world.wait(15)
+    assert not offered(world, device)
+
+    open_files(world)
+    for _ in range(6):
+        world.wait(15)
+    assert offered(world, device)

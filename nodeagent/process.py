@@ -5,6 +5,7 @@ the loop: every pass observes everything again. Takes the node's lock first, and
 """
 
 import logging
+import os
 import threading
 import time
 from functools import partial
@@ -233,9 +234,11 @@ class AgentProcess:
         self.heartbeat.stop()
         self._events.stop()
         self.server.stop()
-        if self._driver.close():
-            self._lock.close()
-        # Else the lock ends with the process: no other agent may start on top of a call that still runs.
+        if not self._driver.close():
+            # No other agent may start on top of a call that still runs: what the interpreter does not know of keeps the
+            # lock until the process has ended.
+            os.dup(self._lock.fileno())
+        self._lock.close()
 
     def _pass(self) -> tuple[float, str]:
         """The seconds until the next one is due, and why there can be none in this process."""

@@ -1,5 +1,7 @@
 """The agent as it runs: with the sandbox's API server and kubelet, the real plugin, and the simulated driver."""
 
+import gc
+import os
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -12,6 +14,7 @@ from nodeagent.agent import Agent, PassEnd
 from nodeagent.handover.config import PluginConfig, read_config
 from nodeagent.handover.files import boot_id
 from nodeagent.hardware import driver_loss
+from nodeagent.hardware.driver_thread import ThreadedDriver
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.health import NoPassError
 from nodeagent.process import AgentProcess
@@ -128,6 +131,25 @@ def test_a_second_agent_is_refused(node: AgentNode) -> None:
 
     with pytest.raises(AnotherAgentError, match="one agent per node"):
         AgentProcess(NODE, node.settings, node.api, NvmlDriver())
+
+
+def test_while_a_call_hangs_the_lock_is_kept_though_the_interpreter_has_forgotten_the_agent(
+    node: AgentNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at its end: the kernel keeps the process, and what that has open, until the call returns."""
+    monkeypatch.setattr(ThreadedDriver, "close", lambda _: False)
+    agent = AgentProcess(NODE, node.settings, node.api, NvmlDriver())
+    agent.close()
+    del agent
+    gc.collect()
+
+    with pytest.raises(AnotherAgentError, match="one agent per node"):
+        StateDir(node.settings.state_dir).lock()
+
+    for link in Path("/proc/self/fd").iterdir():
+        if link.is_symlink() and link.readlink() == node.settings.state_dir / "agent.lock":
+            os.close(int(link.name))
+    StateDir(node.settings.state_dir).lock().close()
 
 
 def one_more_pass(agent: AgentProcess, path: Path) -> None:

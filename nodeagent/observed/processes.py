@@ -15,7 +15,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -129,6 +129,11 @@ class Processes:
                     read.add(process.pid)
                 except (FileNotFoundError, ProcessLookupError):
                     continue  # it has ended
+                except PermissionError:
+                    # It may have any of them open; for people it is named only where it has.
+                    hidden = replace(process, program=f"{process.program}, whose files are hidden")
+                    found += () if everyone else (hidden,)
+                    read.add(process.pid)
                 except OSError as error:
                     return NoAnswer(reason=f"the open files of process {process.pid} cannot be read: {error}")
         return tuple(found)
@@ -181,9 +186,13 @@ def _late(what: str, found: Collection[Process] = ()) -> NoAnswer:
 
 
 def _device_number(path: str) -> DeviceNumber | None:
-    """Of what the link leads to; None where that is no character device, or closed meanwhile."""
+    """Of what the link leads to; None where that is no character device, or closed meanwhile. Raises OSError."""
     answer = ctypes.create_string_buffer(_STATX.size)
     if _LIBC.statx(_AT_FDCWD, os.fsencode(path), _WITHOUT_NEWS, _BASIC, answer):
+        # Another user's file system keeps off root, too, and has no devices. Who may not read the link knows nothing.
+        with contextlib.suppress(FileNotFoundError):
+            if (target := os.readlink(path)).startswith("/dev/"):
+                raise OSError(f"{target} cannot be examined")
         return None
     mode, major, minor = _STATX.unpack(answer.raw)
     return (major, minor) if mode & _FILE_TYPE == _CHARACTER_DEVICE else None

@@ -301,3 +301,43 @@ def test_what_is_open_after_the_first_thread_has_ended() -> None:
     finally:
         child.kill()
         child.communicate()
+
+
+WITHOUT_RIGHT = """
+import ctypes, os, sys
+if len(sys.argv) == 2:
+    assert ctypes.CDLL(None).prctl(24, 19, 0, 0, 0) == 0  # PR_CAPBSET_DROP, CAP_SYS_PTRACE: gone with the next program
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], sys.argv[1], "dropped"])
+from nodeagent.observed.processes import Processes
+for everyone in (False, True):
+    print([(each.pid, each.named) for each in Processes().holders([(1, 5)], everyone=everyone)])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root lists what others have open")
+def test_a_process_whose_open_files_may_not_be_examined_may_have_any_device_open() -> None:
+    """They are listed for root, and hidden from one without CAP_SYS_PTRACE, or by a security module."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", "f = open('/dev/zero'); print(flush=True); input()"], stdin=-1, stdout=-1
+    )
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        words = [sys.executable, "-c", WITHOUT_RIGHT, WITHOUT_RIGHT]
+        mine, anyones = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+        assert f"({child.pid}, 'process {child.pid} (" in mine
+        assert ", whose files are hidden, since " in mine
+        assert str(child.pid) not in anyones, "no one is named as a client who may be none"
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_a_device_that_cannot_be_examined_is_not_none(tree: ProcTree) -> None:
+    """As where statx is not allowed; what another user's file system hides is no device."""
+    tree.start(7, files=["/dev/null/x"])
+    found = Processes(tree.root).holders([ZERO])
+    assert found == NoAnswer(reason="the open files of process 7 cannot be read: /dev/null/x cannot be examined")
+    tree.end(7)
+    tree.start(7, files=["/etc/hostname/x", "socket:[1]", "/nowhere"])
+    assert Processes(tree.root).holders([ZERO]) == ()

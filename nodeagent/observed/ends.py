@@ -74,7 +74,7 @@ class Ends:
     unread: bool = False
     """The processes were not read: what was left of a pod may be there still."""
     opened: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """By id that was handed out again: the process of no pod that has it open, or may have."""
+    """By id that a pod may have had which no record names: the process of no pod that has it open, or may have."""
     running: frozenset[str] = frozenset()
     """UIDs of pods of which there is a process, if only of the sandbox, or may be one."""
 
@@ -100,10 +100,12 @@ class EndBook:
         listed: Listed | NoAnswer,
         *,
         doubted: bool,
+        unseen: Collection[str],
         seen: bool,
         handed_out: Mapping[str, Allocation],
     ) -> Ends:
-        """`doubted`: strangers matter. `seen`: the agent sees the kubelet. `handed_out`: by device id."""
+        """`doubted`: strangers matter, also with the ids in `unseen`. `seen`: the agent sees the kubelet. `handed_out`:
+        by device id."""
         found = {each.pod.uid: each for each in gone}
         ends, unread = Ends(unread=not pods.synced), ""
         if pods.synced and (found or doubted):
@@ -116,9 +118,9 @@ class EndBook:
             else:
                 ends = self._witnessed(found, pods, listed, table, handed_out)
                 # The earlier pod may have come and gone while no one looked: no record names it.
-                again = sorted(i for i, entry in handed_out.items() if entry.again and doubted)
-                if self._holder(again, handed_out):
-                    ends = replace(ends, opened={i: what for i in again if (what := self._holder([i], handed_out))})
+                ids = sorted(unseen) if doubted else ()
+                if self._holder(ids, handed_out):
+                    ends = replace(ends, opened={i: what for i in ids if (what := self._holder([i], handed_out))})
         self._durations.end_pass()
         waiting = tuple(each for uid, each in found.items() if uid not in ends.ended)
         pending = {i: "" for each in waiting for i in each.ids}

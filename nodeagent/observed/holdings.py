@@ -15,7 +15,7 @@ from nodeagent.durations import Durations
 from nodeagent.handover.config import Allocation, LedgerMark
 from nodeagent.handover.files import write_json
 from nodeagent.hardware.gpu_ids import lasts
-from nodeagent.observed.ends import Ends, Gone
+from nodeagent.observed.ends import EMPTY_SECONDS, Ends, Gone
 from nodeagent.observed.kubelet import CheckpointEntry, Listed, NoAnswer
 from nodeagent.observed.lost_records import LostRecords
 from nodeagent.observed.memory import MEMORY, Holding, Memory, read_memory
@@ -131,6 +131,12 @@ class Holdings:
     def of_this_boot(self, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
         """Without those of which the plugin knows that they were answered before the node restarted."""
         return tuple(e for e in allocations if "" in (e.boot_id, self._boot_id) or e.boot_id == self._boot_id)
+
+    def unseen(self, allocations: Iterable[Allocation]) -> frozenset[str]:
+        """Ids that a pod may have had which no record names: handed out again, or for long with no pod observed."""
+        new = [entry for entry in allocations if not entry.again and self._answered.get(entry.id) != entry.at]
+        long = {e.id for e in new if self._durations.seconds("allocation", e.id, repr(e.at)) >= EMPTY_SECONDS}
+        return frozenset(entry.id for entry in allocations if entry.again or entry.id in long)
 
     def doubts(self, allocations: Iterable[Allocation], ledger: Path, mark: LedgerMark) -> bool:
         """Whether a pod that nothing knows would matter."""
@@ -249,7 +255,8 @@ class Holdings:
         doubtful = {}
         for device_id, entry in sorted((i, entries[i]) for i in entries.keys() - answered.keys()):
             waited_seconds = self._durations.seconds("allocation", device_id, repr(entry.at))
-            late = waited_seconds >= self._patience_seconds and not ends.strangers and device_id not in strange
+            hidden = ends.strangers or device_id in ends.opened or device_id in strange
+            late = waited_seconds >= self._patience_seconds and not hidden
             if shown is not None and (device_id in shown or late):
                 answered[device_id] = entry.at
             else:

@@ -13,7 +13,9 @@ BEGAN = "2026-11-27T12:00:00Z"
 """Of the next pod: the process is older."""
 
 
-def left_while_no_agent_ran(make_world: MakeWorld, unit: str, *, lost: bool) -> tuple[World, str, str]:
+def left_while_no_agent_ran(
+    make_world: MakeWorld, unit: str, *, lost: bool, began_seconds: float = 0.0
+) -> tuple[World, str, str]:
     """A pod came, had a process made outside, and went. Returns its device and the device's resource."""
     world, holder, number = holder_of(make_world, unit)
     (device,) = world.running[holder]
@@ -25,7 +27,7 @@ def left_while_no_agent_ran(make_world: MakeWorld, unit: str, *, lost: bool) -> 
     world.settle()
     unseen = world.pod(resource, device=device)
     world.clock.now += 5
-    open_files(world, number, up_seconds=world.clock.now, began_at=1.0)
+    open_files(world, number, up_seconds=began_seconds or world.clock.now, began_at=1.0)
     world.clock.now += 5
     world.force_delete(unseen, seen_by_driver=False)
     world.end_container(unseen)
@@ -71,3 +73,35 @@ def test_the_end_of_the_pod_that_waits_for_the_process_frees_nothing(
     for _ in range(6):
         world.wait(15)
     assert offered(world, device)
+
+
+@UNITS
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_process_of_a_pod_that_no_agent_saw_keeps_the_device_from_the_next_one(
+    make_world: MakeWorld, unit: str, lost: bool
+) -> None:
+    """The kubelet gives it to no one for some minutes, in which the Allocate that no pod came with is given up."""
+    world, device, resource = left_while_no_agent_ran(make_world, unit, lost=lost)
+    world.restart()
+    for _ in range(12):
+        world.wait(15)
+    late = world.pod(resource, device=device)
+    for _ in range(8):
+        world.wait(15)
+    assert late not in world.running
+    world.waiting.pop(late, None)
+    world.force_delete(late, seen_by_driver=False)
+    open_files(world)
+    for _ in range(6):
+        world.wait(15)
+    assert offered(world, device)
+
+
+@UNITS
+def test_what_is_older_than_an_allocate_that_no_pod_came_with_keeps_nothing(make_world: MakeWorld, unit: str) -> None:
+    world, device, resource = left_while_no_agent_ran(make_world, unit, lost=False, began_seconds=0.25)
+    world.restart()
+    for _ in range(4):
+        world.wait(15)
+    late = world.pod(resource, device=device)
+    assert world.running[late] == (device,)

@@ -79,8 +79,9 @@ def read_json(path: Path, kind: TypeAdapter[T]) -> T | Unreadable | None:
 def hold_lock(path: Path) -> IO[str] | None:
     """The open file whose lock ends with this process, however that dies; None where another one has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # For this user alone: another user who may open it could hold the lock.
+    # For this user alone, also where another version made it: another user who may open it could hold the lock.
     lock = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+    os.fchmod(lock.fileno(), 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

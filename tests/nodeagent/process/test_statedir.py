@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.handover.files import hold_lock
 from nodeagent.statedir import AnotherAgentError, StateDir
 
 
@@ -29,3 +30,15 @@ def test_an_agent_starts_on_a_full_disk_and_is_alone_there(tmp_path: Path, monke
     with pytest.raises(AnotherAgentError, match="is held by process"):
         state.lock()
     lock.close()
+
+
+def test_a_lock_that_an_earlier_version_left_open_to_all_is_for_its_user_alone(tmp_path: Path) -> None:
+    """Another user who may open the file could keep a supervisor or a device plugin from starting."""
+    path = tmp_path / "plugin.lock"
+    path.touch()
+    path.chmod(0o644)
+    lock = hold_lock(path)
+    assert lock is not None
+    with lock:
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert hold_lock(path) is None

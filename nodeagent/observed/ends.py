@@ -145,7 +145,8 @@ class EndBook:
         if self._holder([i for uid in absent for i in found[uid].ids], handed_out):
             holders = {uid: self._holder(found[uid].ids, handed_out, found[uid].pod.began) for uid in absent}
             left |= {uid: holder for uid, holder in holders.items() if holder}
-        over = self._over((found[uid] for uid in absent if uid not in left), pods, listed, complete=complete)
+        # Programs that come and go, as nvidia-smi in a loop, keep a device only while they have it open.
+        over = self._over((found[uid] for uid in absent), pods, listed, complete=complete) - left.keys()
         # The sandbox of a finished pod ends a moment later.
         soon = {u for u in found if self._durations.seconds("finished", u) < SANDBOX_SECONDS and found[u].finished}
         left = {uid: title for uid, title in left.items() if uid not in soon}

@@ -240,3 +240,23 @@ def test_a_program_of_the_node_keeps_nothing_where_no_record_was_lost(make_world
         world.run()
         assert offered(world, device)
         assert not world.agent.observer.observe().usage.held
+
+
+@UNITS
+def test_programs_that_come_and_go_keep_the_device_of_a_pod_that_is_gone_for_no_longer(
+    make_world: MakeWorld, unit: str
+) -> None:
+    """A person watches nvidia-smi: every ten seconds another one has all GPUs open for a moment."""
+    world, holder, number = holder_of(make_world, unit)
+    with_another_pod(world)
+    (device,) = world.running[holder]
+    world.settle()
+    world.force_delete(holder, seen_by_driver=False)
+    world.end_container(holder)
+    for _ in range(6):
+        open_files(world, number, up_seconds=world.clock.now)
+        world.run(1)
+        open_files(world)
+        for _ in range(9):
+            world.run(1)
+    assert offered(world, device)

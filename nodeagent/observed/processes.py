@@ -107,13 +107,14 @@ class Processes:
         return ProcessTable(processes=tuple(reversed(found)))
 
     def holders(self, numbers: Collection[DeviceNumber], *, everyone: bool = False) -> tuple[Process, ...] | NoAnswer:
-        """Those that have one of these devices open, but for this one: the driver's library opens every GPU.
+        """Those that have one of these devices open, but for this one, since the driver's library opens every GPU, and
+        the node's first, which is no pod's and may hide its files.
 
         What processes of pods have open, which tenants choose, and the node's services is read only where it is asked
         for.
         """
         deadline = self._clock() + SCAN_SECONDS
-        found, read = list[Process](), {os.getpid()}
+        found, read = list[Process](), {os.getpid(), 1}
         for _ in range(2):  # for those that others have started which have ended meanwhile
             table = self.scan()
             if isinstance(table, NoAnswer):

@@ -99,7 +99,7 @@ class StatusWriter:
                 written = apply.apply_status(self.api, path, body, manager=names.AGENT_MANAGER, timeouts=timeouts)
         except (NotFound, Conflict) as error:
             self._written_at = -math.inf  # the next pass, with what the watch brought, need not wait
-            self.failures.count += 1
+            self.failures.count = 0 if isinstance(error, NotFound) else self.failures.count + 1
             if self.failures.count > 3 * MOST_FAILURES:
                 self._failed(error)
             return False

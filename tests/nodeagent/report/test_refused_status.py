@@ -116,6 +116,19 @@ def test_a_status_that_meets_a_changed_plan_each_time_is_reported_in_the_end(
     assert (rig.failures.count, rig.failures.problem) == (0, "")
 
 
+def test_of_a_plan_that_has_gone_no_failure_is_counted_any_more(rig: PlanRig) -> None:
+    """The watch may show it for some time; the gauge would keep an alert about a node without a plan."""
+    rig.confirmed()
+    rig.cluster.pin("n1", {"index": 0, "whole": {}})
+    conflict = refuse_the_agents(rig, 409, "Conflict")
+    rig.agent_turn()
+    assert rig.failures.count == 1
+    rig.cluster.server.faults.remove(conflict)
+    refuse_the_agents(rig, 404, "NotFound")
+    rig.agent_turn()
+    assert rig.failures.count == 0
+
+
 def test_an_api_server_that_was_away_is_no_refusal(rig: PlanRig) -> None:
     rig.confirmed()
     rig.cluster.pin("n1", {"index": 0, "whole": {}})

@@ -9,7 +9,7 @@ from heapq import heappush
 from itertools import islice
 from typing import Protocol
 
-from controller.model.capacity import Capacity
+from controller.model.capacity import NOTHING, Capacity
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.devices import Device, Reach
@@ -56,7 +56,7 @@ class Board:
         """How often a pod came to a node or left one."""
         self._hardness: dict[Wants, tuple[int, int]] = {}
         self._no_place: dict[Hashable, dict[int, Capacity]] = {}
-        """By partitions and reach, what found no place in a group: nor does what needs more."""
+        """By partitions and reach, what found no place in a group: nor does what needs more. 0: it has none of them."""
         self.rooms = Rooms(nodes, groups, self.devices, self.rank)
 
     def add(self, device: Device) -> None:
@@ -77,8 +77,7 @@ class Board:
         wants, needs = assignment.wants, assignment.needs
         known = self._hardness.get(wants)
         if known is None:
-            known = (min(self.rank[resource] for resource, _ in wants), -sum(count for _, count in wants))
-            self._hardness[wants] = known
+            known = self._hardness[wants] = min(self.rank[name] for name, _ in wants), -sum(count for _, count in wants)
         return (*known, -needs.cpu_milli, -needs.memory_bytes)
 
     def free_in(self, *groups: int) -> Capacity:
@@ -125,7 +124,7 @@ class Board:
                 self.put(assignment, taken[0][0].node, taken)
                 return True
             # Capacity only shrinks until something is taken off, so whatever failed here goes on failing.
-            failed[group] = needs
+            failed[group] = needs if self.groups[group].gives(wants, reach) else NOTHING
         return False
 
     def place_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:

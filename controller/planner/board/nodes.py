@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from controller.model.capacity import Capacity
-from controller.model.demand import Demand
-from controller.planner.board.devices import Pool
+from controller.model.demand import Demand, Wants
+from controller.planner.board.devices import Pool, Reach
 from controller.simulator.usage import Usage
 
 
@@ -66,6 +66,11 @@ class Group:
         self.pools.append(pool)
         self.pools.sort(key=lambda each: each.reach)
         self._serving.clear()
+
+    def gives(self, wants: Wants, reach: Reach = Reach.NEW) -> bool:
+        """Whether its devices have room for one of each of these, whatever else their nodes lack."""
+        pools, ready = [pool for pool in self.pools if pool.reach <= reach], self.ready if reach < Reach.NEW else {}
+        return all(ready.get(name) or any(pool.gives(name) for pool in pools) for name, _ in wants)
 
     def serving(self, resource: str) -> list[list[Pool]]:
         """In lists of equal reach: which of these comes first is decided by what it loses."""

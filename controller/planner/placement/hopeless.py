@@ -71,10 +71,9 @@ class _Rooms:
     def nodes(self, one: Assignment) -> Iterator[int]:
         largest, fits = self._largest.get(one.wants), False
         # Thousands of pods may need unlike amounts that no node has: once one found none, no node is asked for these.
-        if largest is not None:
-            self.looked += len(largest)
-            if not any(free.fits(one.needs) for free in largest):
-                return
+        self.looked += len(largest or ())
+        if largest is not None and not any(free.fits(one.needs) for free in largest):
+            return
         for node in self._having(one, one.groups):
             self.looked += 1 + len(one.pod.host_ports)
             if self._board.fits(one, node):
@@ -87,8 +86,7 @@ class _Rooms:
     def _having(self, one: Assignment, groups: Iterable[int]) -> Iterator[int]:
         """Nodes of these groups with the partitions that the pod wants."""
         # Thousands of pods may request sizes of which no GPU has room for one: no node is asked for these.
-        pools = ((group, self._board.groups[group].pools) for group in groups)
-        able = (group for group, each in pools if all(any(pool.gives(name) for pool in each) for name, _ in one.wants))
+        able = (group for group in groups if self._board.groups[group].gives(one.wants))
         for kind, nodes in (item for group in able for item in self._kinds[group].items()):
             if (one.wants, kind) not in self._known:
                 self._known[one.wants, kind] = self._board.has_partitions(one, nodes[0])

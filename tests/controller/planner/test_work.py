@@ -380,6 +380,27 @@ def test_pods_that_differ_in_cpu_do_not_each_search_every_group(monkeypatch: pyt
     assert 0 < len(priced) < 1_500
 
 
+def test_pods_of_priorities_of_their_own_that_differ_in_cpu_do_not_each_search_every_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lower priority needs less, so that it may fit where higher ones did not; but no GPU has room left."""
+    searched = list[object]()
+    find = Board._find
+
+    def searching(*args: Any) -> Any:
+        searched.append(args)
+        return find(*args)
+
+    monkeypatch.setattr(Board, "_find", searching)
+    monkeypatch.setattr(strategy, "LOOKS", 1)
+    few = daemon_set(30)
+    row = [pod(f"row-{n:03}", "3g.20gb", cpu=1000 + n, priority=10 + n) for n in range(120)]
+    result = plan(replace(few, pending=(*few.pending, *row)))
+
+    assert {one.uid for one in row[60:]} == {one.uid for one in result.placed}
+    assert 0 < len(searched) < 1_500
+
+
 def test_a_long_list_of_values_costs_a_node_no_more_than_a_short_one() -> None:
     def naming(values: int) -> Snapshot:
         key, names = "kubernetes.io/hostname", tuple(f"other-{number}" for number in range(values))

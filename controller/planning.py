@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from controller.explanation.explain import why_unplaced
+from controller.explanation.filtered import NO_WORK_LEFT
 from controller.model.results import NodeFailure, PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
@@ -43,7 +44,10 @@ def plan(
             left_out = errors | aside.nodes
             effort.start(len(snapshot.pods) + len(snapshot.other_pods) + len(snapshot.pending))
             finished = search(aside.snapshot, options or PlannerOptions(), left_out.keys(), on_phase, effort)
-            result = outcome(finished, (*why_unplaced(finished, out_of_time), *aside.unplaced()))
+            unplaced = why_unplaced(finished, out_of_time)
+            if any(one.message == NO_WORK_LEFT.message for one in unplaced):
+                effort.over()  # they read that the log says more, also where only their explanation had no time
+            result = outcome(finished, (*unplaced, *aside.unplaced()))
         except NodePlanningError as failed:
             name, error = next(iter(failed.errors.items()))
             if aside.takes(error, name):

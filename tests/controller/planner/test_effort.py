@@ -426,6 +426,18 @@ def test_when_the_time_is_over_what_is_placed_is_the_plan(asked: int) -> None:
     assert len(result.placed) + len(result.unplaced) == 8
 
 
+def test_where_a_pod_reads_that_the_log_has_more_the_log_has_more() -> None:
+    """Also where every pod had its turn, and no time was left to find out why some wait."""
+    servers = [server(f"node-{number}", mig(used=[("7g.40gb", 0)])) for number in range(3)]
+    held = [holder(f"node-{number}", "7g.40gb", name=f"holder-{number}") for number in range(3)]
+    waiting = [pod(f"pod-{number}", "1g.5gb", cpu=1000 + number) for number in range(4)]
+    results = [late(cluster(*servers, pods=held, pending=waiting), asked) for asked in range(20)]
+
+    reading = [any("controller's log" in one.message for one in result.unplaced) for result in results]
+    assert (reading[0], reading[-1]) == (True, False)
+    assert reading == [bool(result.remarks) for result in results] == [bool(result.cut_short) for result in results]
+
+
 def share(**waiting: int) -> Effort:
     found = Effort(100)
     found.begin(waiting)

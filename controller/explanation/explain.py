@@ -204,7 +204,7 @@ class _Explainer:
         self._effort.spend(assignment.pod, 1 + len(able.sizes) // _GLANCES)
         beyond = self._beyond_empty_nodes(needs, able) if able.nodes else None
         if beyond is not None:
-            return beyond
+            return self._had_elsewhere(assignment, able) or beyond
         self._effort.spend(assignment.pod, (len(able.nodes) + len(able.others)) // _GLANCES)
         if not able.nodes:
             others = [cause.node for cause in able.others]
@@ -235,6 +235,16 @@ class _Explainer:
             return no_large_node(needs, able.sizes)
         absent = [name for name, _ in needs.other if not any(self._has(node, name) for node in able.nodes)]
         return no_such_resource(absent) if absent else None
+
+    def _had_elsewhere(self, assignment: Assignment, able: _Able) -> Answer | None:
+        """Why a node that has what those lack is none of them."""
+        self._effort.spend(assignment.pod, len(able.others) // _GLANCES)
+        needs = assignment.needs
+        causes = [cause for cause in able.others if self._stocks[cause.node].is_large_enough(needs)]
+        causes = [cause for cause in causes if all(self._has(cause.node, name) for name, _ in needs.other)]
+        named = self._named(assignment.pod, [cause.node for cause in causes])
+        own = [cause for cause in causes if cause.node in named]
+        return self._elsewhere(assignment, own, ()) if own else None
 
     def _has(self, node: int, resource: str) -> bool:
         """Its plugins have some, or DRA serves it there."""

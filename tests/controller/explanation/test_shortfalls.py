@@ -203,3 +203,26 @@ def test_a_resource_that_no_node_has_is_not_waited_for(used: tuple[tuple[str, in
 
     assert reason is UnplacedReason.NEVER_FITS
     assert message.startswith("The pod requests rdma/hca, of which no node with such GPUs has any. Request none")
+
+
+@pytest.mark.parametrize("lacking", ["CPU", "a resource"])
+@pytest.mark.parametrize(
+    ("partitioning", "why"),
+    [(None, "Node node-2 is not enabled for gpuplan. Ask"), ("mps", "Node node-2 serves MPS slices only")],
+)
+def test_what_a_node_has_that_is_not_there_for_such_pods_is_not_said_to_be_on_none(
+    lacking: str, partitioning: str | None, why: str
+) -> None:
+    odd = pod("a", "7g.40gb", cpu=16_000)
+    odd = replace(odd, requests=(*odd.requests, ("rdma/hca", 1)))
+    gpu = mig() if partitioning is None else mps()
+    servers = [
+        server("node-1", mig(), cpu=8_000 if lacking == "CPU" else 64_000, allocatable={"rdma/hca": lacking == "CPU"}),
+        server("node-2", gpu, cpu=64_000, partitioning=partitioning, allocatable={"rdma/hca": 1}),
+    ]
+    reason, message = answer_to(cluster(*servers, pending=[odd]))
+
+    assert message.startswith(why)
+    assert reason is UnplacedReason.BLOCKED
+    elsewhere = replace(odd, node_selector=(("pool", "other"),))
+    assert answer_to(cluster(*servers, pending=[elsewhere]))[0] is UnplacedReason.NEVER_FITS

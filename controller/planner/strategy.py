@@ -138,7 +138,7 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
         board.demand(_resources(waiting))
         for one in sorted(bound_to_node, key=board.hardness):
             board.place(one)
-        _place_constrained(board, sorted(constrained, key=board.hardness), rules)
+        _place_constrained(board, sorted([one for one in constrained if not one.placed], key=board.hardness), rules)
     unknown = {one.pod.uid for one in constrained if not one.placed and rules.constrained.unknown(one)}
     known = [[one for one in level if one.tried and not one.placed and one.pod.uid not in unknown] for level in levels]
     _place_at_once(board, known, rules, most - sum(one.placed for one in tried))

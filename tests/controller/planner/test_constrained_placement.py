@@ -284,3 +284,17 @@ def test_every_pod_is_placed_where_the_filters_accept_it(snapshot: Snapshot) -> 
             without = {"NodeResourcesFit"}
             assert state.why_not(one, placed[one.name], without=without) is None
             state.add_pod(one, placed[one.name])
+
+
+def test_a_pod_that_names_its_node_and_whose_place_others_decide_is_placed_once() -> None:
+    """Next to pods that have a choice of nodes: it would take two partitions, and leave one behind."""
+    near = PodAffinityTerm(
+        topology_key=HOST,
+        selector=LabelSelector(requirements=(Requirement(key="app", operator="In", values=("web",)),)),
+        namespaces=("team",),
+        namespace_selector=None,
+    )
+    own = web("own", affinity=(near,), node_selector=((HOST, "a"),))
+    result = plan(cluster(server("a"), server("b"), pending=[own, pod("any", SLICE)]))
+
+    assert len(result.placed) == result.counts.partitions_created == 2

@@ -158,3 +158,7 @@ class RealNode(SandboxNode):
     def stop(self) -> None:
         super().stop()
         self.clients.close()
+        # As with the end of their pod: to the next module's node they would be programs of no pod, with the GPU open.
+        with contextlib.suppress(FileNotFoundError):
+            for pid in Path((self.root / MPS_POD).read_text(), "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)

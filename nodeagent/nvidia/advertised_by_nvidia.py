@@ -49,11 +49,6 @@ class Registered:
     foreign: bool
     """Something that this config does not have: the plugin has loaded another one."""
 
-    @property
-    def none(self) -> bool:
-        """No id of either resource."""
-        return not (self.count or self.foreign)
-
 
 def registered(config: NodeConfig, ids: Held, gpus: Iterable[ObservedGpu]) -> Registered:
     """Judges the ids of NVIDIA's two resources, as the kubelet showed them last: a broken GPU stops no other."""

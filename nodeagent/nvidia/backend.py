@@ -17,7 +17,7 @@ from nodeagent.advertise.taint import NodeGuard
 from nodeagent.desired.items import DesiredItems
 from nodeagent.desired.target import Refused, Target, Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
-from nodeagent.hardware.driver import Health, ObservedGpu
+from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.hardware.partitions import whole
 from nodeagent.nvidia.advertised_by_nvidia import advertised_by_nvidia, registered
 from nodeagent.nvidia.own_plugin import Blocking, OwnPlugin
@@ -103,7 +103,6 @@ class NvidiaBackend:
             held_before=_held(observation, lambda i: not config.has(i)),
             registered=replace(found, exact=found.exact and known),
             answered=known,
-            sound=all(gpu.health is Health.OK and not (gpu.problem or gpu.health_message) for gpu in observation.gpus),
         )
         return self._switch.advance(config, moment)
 

@@ -23,9 +23,6 @@ class Signals:
         self._sent: dict[tuple[str, str], tuple[int, float]] = {}
         """How many, and when the last one."""
 
-    def sent(self, pod_uid: str, key: str) -> int:
-        return self._sent.get((pod_uid, key), (0, 0.0))[0]
-
     def send(self, pod_uid: str, program: str, key: str) -> str:
         """One, if it is due; returns why it could not be sent."""
         count, at = self._sent.get((pod_uid, key), (0, 0.0))

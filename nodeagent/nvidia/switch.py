@@ -18,7 +18,6 @@ from nodeagent.advertise.taint import NodeGuard
 from nodeagent.durations import Durations
 from nodeagent.nvidia.node_files import NodeFiles
 from nodeagent.nvidia.record import SwitchRecord
-from nodeagent.nvidia.registration import TAINT_SECONDS, LostRegistration
 from nodeagent.nvidia.signals import MPS_DAEMON, PLUGIN, SendSighup, Signals
 from nodeagent.nvidia.switch_inputs import Inputs
 from nodeagent.observed.pods import NodePod
@@ -26,6 +25,8 @@ from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 
 PROJECTED_SECONDS, LOADED_SECONDS, ALLOCATABLE_SECONDS = 180.0, 60.0, 30.0
 """The kubelet projects a new key within two minutes; then the programs read it; then three of its status ticks."""
+TAINT_SECONDS = 3.0
+"""Pods that the scheduler was about to bind are bound, and in our watch, after that."""
 RETRY_SECONDS = 300.0
 SIGNAL_SECONDS = 3.0
 """A signal that was not lost has had its effect by then. The link of the daemon's pod names the key for 10 s at first:
@@ -43,14 +44,12 @@ class Switch:
     ) -> None:
         self._files, self._guard, self._record = files, guard, SwitchRecord(record)
         self._durations, self._signals = Durations(clock), Signals(sighup, clock)
-        self._lost = LostRegistration(guard, self._signals, self._durations, clock)
 
     def advance(self, config: NodeConfig, now: Inputs) -> NvidiaPlugin:
         key, plugin = now.node.plugin_config, now.pods.device_plugin
         if key != config.key:
             self._record.forget(config.key)
             self._signals.forget()
-            self._lost.forget()
         if plugin is None:
             progress = NvidiaPlugin(stage=self._no_plugin(now), key=key)
         elif key != config.key:
@@ -120,7 +119,6 @@ class Switch:
         if stage is None:
             self._record.confirm(config.key, served_ns)
             self._signals.forget()  # they had their effect
-            self._lost.forget()
         return stage or self._opened(now)
 
     def _daemon(self, config: NodeConfig, now: Inputs, plugin: NodePod, at_ns: int, served_ns: int) -> Stage | None:
@@ -175,9 +173,8 @@ class Switch:
         # What it marked as Unhealthy since it was confirmed would be healthy again after a signal.
         known = self._record.is_confirmed(config.key, served_ns)
         if loaded and (known or not (now.answered and now.registered.foreign)):
-            lost = None if known else self._lost.heal(now, plugin, config.key, served_ns)
-            what = f"NVIDIA's device plugin: {what}: read the log of its pod"
-            return lost or self._late("registered", LOADED_SECONDS, what)
+            what = f"NVIDIA's device plugin: {what}: read the log of its pod, and delete it where that names no fault"
+            return self._late("registered", LOADED_SECONDS, what)
         if self._durations.seconds("loaded", config.key) < LOADED_SECONDS:
             return waiting(f"NVIDIA's device plugin: {what} yet")
         return self._reloaded(plugin.uid, PLUGIN, config, f"NVIDIA's device plugin: {what}")

@@ -6,7 +6,6 @@ key of a resource that it once had. Writes nothing; `taint` does.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -32,8 +31,6 @@ class ObservedNode:
     """resourceVersion."""
     allocatable: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Of GPU resources only; a resource that is not in it counts 0."""
-    capacity: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Likewise, with the devices that are listed as Unhealthy."""
     taints: Sequence[Mapping[str, Any]] = ()
     """As they were read: their places count where one is removed."""
     changing: bool = False
@@ -58,8 +55,6 @@ class ObservedNode:
     """A person works on the driver, and has said so by our label."""
     driver_unloads: str = ""
     """The label by which the operator announces that it unloads the driver."""
-    reported_at: int = 0
-    """When the kubelet last wrote the status, in seconds of this node's clock; 0: not known, or it is silent."""
     container_runtime: str = ""
     """Name and version, as `containerd://2.2.9`."""
     kubelet_version: str = ""
@@ -79,7 +74,7 @@ class ObservedNode:
     @property
     def without_version(self) -> "ObservedNode":
         """To distinguish changes from heartbeats."""
-        return replace(self, version="", reported_at=0)
+        return replace(self, version="")
 
 
 def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
@@ -93,7 +88,6 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         boot_id=info.get("bootID", ""),
         version=raw["metadata"].get("resourceVersion", ""),
         allocatable=_amounts(status.get("allocatable")),
-        capacity=_amounts(status.get("capacity")),
         taints=(raw.get("spec") or {}).get("taints") or (),
         changing=has_taint(raw, TAINT_CHANGING),
         ours=enablement(labels).mode is not None or labels.get(LABEL_NODE_AGENT) == "true",
@@ -106,19 +100,9 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         mps_daemons=labels.get(LABEL_MPS_DAEMONS) == "true",
         plugin_config=labels.get(CONFIG_LABEL, ""),
         discovered={name: labels[f"nvidia.com/{name}"] for name in SHARING if f"nvidia.com/{name}" in labels},
-        reported_at=_reported_at(status),
         container_runtime=info.get("containerRuntimeVersion", ""),
         kubelet_version=info.get("kubeletVersion", ""),
     )
-
-
-def _reported_at(status: Mapping[str, Any]) -> int:
-    """It writes the status when something in it has changed, and every few minutes."""
-    conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
-    ready = next((each for each in conditions if each.get("type") == "Ready"), {})
-    # Unknown is the node controller's word for a kubelet that is silent, with a time that may be of its own making.
-    known = ready.get("lastHeartbeatTime") if ready.get("status") != "Unknown" else None
-    return int(datetime.fromisoformat(known).timestamp()) if known else 0
 
 
 def _amounts(raw: Mapping[str, Any] | None) -> dict[str, int]:

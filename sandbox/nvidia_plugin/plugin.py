@@ -48,10 +48,9 @@ class Served(services.DevicePluginServicer):
         config: Config,
         mps_root: Path,
         *,
-        lost: bool,
         load: int = 0,
     ) -> None:
-        self.resource, self._devices, self._lost = resource, {device.id: device for device in devices}, lost
+        self.resource, self._devices = resource, {device.id: device for device in devices}
         self.ids = tuple(self._devices)
         self._load = load
         self._config, self._mps_root = config, mps_root
@@ -87,12 +86,11 @@ class Served(services.DevicePluginServicer):
         return self._options
 
     def ListAndWatch(self, _request: api.Empty, _: Context) -> Iterator[api.ListAndWatchResponse]:  # noqa: N802
-        if not self._lost:
-            topology = api.TopologyInfo(nodes=[api.NUMANode(ID=0)])
-            ids = sorted(self.ids, key=lambda one: _order(self._load, one))
-            devices = [api.Device(ID=device_id, health=HEALTHY, topology=topology) for device_id in ids]
-            yield api.ListAndWatchResponse(devices=devices)
-            self._over.wait()
+        topology = api.TopologyInfo(nodes=[api.NUMANode(ID=0)])
+        ids = sorted(self.ids, key=lambda one: _order(self._load, one))
+        devices = [api.Device(ID=device_id, health=HEALTHY, topology=topology) for device_id in ids]
+        yield api.ListAndWatchResponse(devices=devices)
+        self._over.wait()
 
     def GetPreferredAllocation(  # noqa: N802 - the name in the proto
         self, request: api.PreferredAllocationRequest, _: Context
@@ -167,8 +165,6 @@ class NvidiaDevicePlugin(Program):
     retry_seconds: float = RETRY_SECONDS
     loads: int = field(default=0, init=False)
     """How often it has read its config."""
-    loses: int = field(default=0, init=False)
-    """So many of its next registrations the kubelet loses: it ends the stream at once, and never calls again."""
     _served: list[Served] = field(default_factory=list, init=False)
     _retry_at: float | None = field(default=None, init=False)
     _kubelet: int | None = field(default=None, init=False)
@@ -204,9 +200,8 @@ class NvidiaDevicePlugin(Program):
             self.end(f"error starting plugins: {bad}")
             return
         for resource, devices in planned.items():
-            lost, self.loses = self.loses > 0, max(self.loses - 1, 0)
             place = self._paths.plugin_dir
-            served = Served(place, resource, devices, config, self.mps_root, lost=lost, load=self.loads)
+            served = Served(place, resource, devices, config, self.mps_root, load=self.loads)
             try:
                 if config.strategy == MPS:
                     tell(self.mps_root / resource / "pipe", command="get_default_active_thread_percentage")

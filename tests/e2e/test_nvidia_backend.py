@@ -184,22 +184,6 @@ def test_a_signal_that_is_lost_is_sent_once_more(rig: BackendRig) -> None:
     assert rig.nvidia.exits == []
 
 
-def test_a_registration_that_the_kubelet_lost_is_healed(rig: BackendRig) -> None:
-    """The plugin serves, as it believes; after one signal of the agent the kubelet has its devices."""
-    offered = {WHOLE: "2"}.items()
-    eventually(lambda: offered <= rig.node()["status"]["allocatable"].items(), "the default", SECONDS, seen=rig.seen)
-    rig.nvidia.lose_registration()
-    rig.request(0)
-    lost = "lists none of its devices"
-    eventually(lambda: lost in rig.condition("Ready")[2], "it is lost", SECONDS, seen=rig.seen)
-    assert rig.nvidia.history[-1].keys() == {WHOLE}
-    assert rig.node()["spec"]["taints"]
-
-    rig.await_ready(WHOLE, 2)
-    assert rig.nvidia.signalled == [PLUGIN.program]
-    eventually(lambda: not rig.node()["spec"].get("taints"), "the node is open", SECONDS, seen=rig.seen)
-
-
 def test_a_label_of_another_client_is_left_alone(rig: BackendRig) -> None:
     rig.label("team-a")
     rig.request(4)

@@ -8,17 +8,16 @@ from pathlib import Path
 import grpc
 import pytest
 
-from kube import apply
 from kube.kubelet_api.paths import KubeletPaths
-from nodeagent.nvidia.registration import DROPPED_SECONDS
-from nodeagent.observed.node import parse_node
 from tests.e2e.kubelet.bench import KubeletSide, container, pod
-from tests.e2e.real_cluster import NODES
 from tests.sandbox.kubelet.fakes import INVALID_NAMES, BrokenStream, FakePlugin, WithoutOptions
 
 UNSUPPORTED = 'requested API version "{}" is not supported by kubelet. Supported version is ["v1beta1"]'
 NO_DIAL = "failed to dial device plugin: context deadline exceeded"
 NEVER_AGAIN_SECONDS = 3.0
+NVIDIAS_PAUSE_SECONDS = 0.035
+"""From the end of its streams to its registration NVIDIA's device plugin reads its config and the GPUs."""
+RESTARTS, SETTLED_SECONDS = 50, 0.5
 
 
 def refusal(plugin: FakePlugin, **changes: str) -> str:
@@ -131,23 +130,18 @@ def test_a_socket_that_is_connected_is_not_taken_again(bench: KubeletSide) -> No
 
 
 @pytest.mark.long
-def test_the_capacity_tells_a_lost_registration_from_unhealthy_devices(bench: KubeletSide) -> None:
-    """The kubelet lists nothing of either; five minutes later it counts only the Unhealthy ones."""
-    ill = FakePlugin(bench.node.paths.plugin_dir, f"{bench.resource}-ill")
-    bench.register(ill.offer(unhealthy=("a", "b")))
-    lost = bench.plugin("MIG-0")
-    if not bench.by_socket:
-        lost.register()
-        bench.wait(lambda: len(lost.streams) == 2, "two streams")
-    lost.end_stream(0)
-    bench.wait_numbers(1, 0)
-    bench.wait_numbers(2, 0, ill.resource)
-    assert (bench.offered(), bench.offered(ill.resource)) == ([], [])
-
-    bench.wait_dropped()
-    assert bench.numbers(ill.resource) == ("2", "0")
-    written = parse_node(apply.get(bench.admin, f"{NODES}/{bench.node.name}")).reported_at
-    assert written >= lost.socket.lstat().st_ctime + DROPPED_SECONDS, "when the kubelet wrote it"
+def test_no_registration_is_lost_that_comes_as_late_as_nvidias(bench: KubeletSide) -> None:
+    """The kubelet has seen the end of the old stream by then. So nothing heals what it might lose."""
+    if bench.side == "stand-in":
+        pytest.skip("runs in this process, and may see the end of a stream later than one that is alone")
+    plugin = bench.plugin("MIG-0")
+    for restart in range(1, RESTARTS + 1):
+        plugin.stop()
+        time.sleep(NVIDIAS_PAUSE_SECONDS)
+        bench.register(plugin)
+        bench.wait(lambda: bench.offered() == ["MIG-0"], "it is advertised again")
+        assert_stays(lambda: bench.offered() == ["MIG-0"], SETTLED_SECONDS)
+        assert plugin.ended_streams == restart, "the kubelet has closed a newer stream with the old one"
 
 
 def test_the_kubelet_never_redials(bench: KubeletSide) -> None:

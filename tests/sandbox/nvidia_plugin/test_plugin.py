@@ -85,18 +85,6 @@ def test_a_new_kubelet_is_registered_with(node: BothPrograms) -> None:
     assert node.plugin.loads == 2
 
 
-def test_a_registration_that_the_kubelet_loses_comes_back_with_a_signal_only(node: BothPrograms) -> None:
-    node.plugin.loses = 1
-    node.start(PLAIN).offers(WHOLE)
-    node.wait(1000)
-    node.offers(WHOLE)
-    assert (list(node.plugin.resources), node.plugin.loads) == ([WHOLE], 1)
-    assert (node.bench.paths.plugin_dir / "nvidia-gpu.sock").exists()
-    node.plugin.sighup(node.now)
-    node.wait(1)
-    node.offers(WHOLE, *node.uuids)
-
-
 def test_what_a_container_gets(node: BothPrograms) -> None:
     node.start(mps(4)).offers(WHOLE, *shares(node, 4))
     node.bench.run(builders.pod("one", containers=[builders.container(more={WHOLE: 1})]))

@@ -1,4 +1,4 @@
-"""A node of NVIDIA's programs that remembers what they did, and can lose signals and a registration.
+"""A node of NVIDIA's programs that remembers what they did, and can lose signals.
 
 Changes nothing else of it.
 """
@@ -38,10 +38,3 @@ class WatchedNode(NvidiaNode):
 
     def signal(self, daemon_set: DaemonSet) -> str | None:
         return None if self.deaf and daemon_set is PLUGIN else super().signal(daemon_set)
-
-    def lose_registration(self) -> None:
-        """The next one of the device plugin."""
-        plugin = self.pod(PLUGIN)
-        assert plugin is not None
-        assert isinstance(plugin.program, NvidiaDevicePlugin)
-        plugin.program.loses = 1

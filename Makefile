@@ -49,7 +49,6 @@ contracts: .venv/.ready  ## who may import whom
 	$(BIN)/lint-imports
 
 generated: .venv/.ready  ## files made from others are fresh
-	$(BIN)/python -m crds --check
 	$(BIN)/python -m kube.kubelet_api --check
 	$(BIN)/python -m deploy.generate --check
 	$(BIN)/python -m docs.generate --check

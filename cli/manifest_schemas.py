@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from crds.definition import definition
+from crds.definition import text
+from kube.yaml_text import read_yaml
 
 Schema = dict[str, Any]
 
@@ -91,7 +92,8 @@ def _rules(schema: Schema) -> Iterator[Schema]:
 
 
 def _plan() -> Schema:
-    schema = _closed(definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    crd: Any = read_yaml(text())
+    schema = _closed(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     schema["properties"]["metadata"] = METADATA
     return schema
 

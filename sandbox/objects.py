@@ -13,11 +13,12 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from crds.definition import definition
+from crds.definition import text
 from crds.v1alpha1 import names
 from crds.v1alpha1.paths import NODES, PLANS
 from kube import apply
 from kube.errors import ApiError, Conflict
+from kube.yaml_text import read_yaml
 
 COLLECTIONS = {
     "Namespace": "/api/v1/namespaces",
@@ -81,7 +82,8 @@ class ClusterObjects:
     def install(self) -> None:
         """The CRD, until it is served, and gpuplan's namespace."""
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        apply.create(self.api, path, definition())
+        crd: Any = read_yaml(text())
+        apply.create(self.api, path, crd)
         self.post({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}})
         deadline = time.monotonic() + INSTALL_SECONDS
         # A real server reports Established first, and answers 429 for some moments more.

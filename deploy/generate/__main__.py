@@ -1,4 +1,4 @@
-"""`python -m deploy.generate`: the chart's generated files, and the manifests that it renders.
+"""`python -m deploy.generate`: the CRD, the chart's generated files, and the manifests that it renders.
 
 `--write` renews them, `--check` fails where one is stale. The manifests need the program `helm`: without `--helm` they
 are left alone, and `--check` only compares the digest of the chart that they were rendered from.
@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from crds.definition import FILE_NAME, text
-from deploy.generate import files, manifests
+from crds.definition import FILE_NAME
+from deploy.generate import crd, files, manifests
 from deploy.generate.dashboards.pages import pages
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--helm", type=Path, metavar="FILE", help="the program; renders deploy/manifests as well")
     arguments = parser.parse_args(argv)
     made = {f"deploy/chart/{name}": made for name, made in chart_files().items()}
-    made["docs/values.md"] = files.values_page()
+    made["docs/values.md"], made[f"crds/{FILE_NAME}"] = files.values_page(), crd.text()
     if arguments.write:
         _write(made)  # the chart that helm renders next
     if arguments.helm:
@@ -40,7 +40,7 @@ def chart_files() -> dict[str, str]:
     return {
         "values.yaml": files.values_yaml(),
         "values.schema.json": files.schema_json(),
-        f"crds/{FILE_NAME}": text(),
+        f"crds/{FILE_NAME}": crd.text(),
         **{f"dashboards/{name}": content for name, content in pages().items()},
     }
 

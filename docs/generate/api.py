@@ -7,7 +7,7 @@ enforces. Nothing is written here about a field.
 from collections.abc import Iterator
 from typing import Any
 
-from crds.definition import definition
+from deploy.generate.crd import definition
 from docs.generate.tables import table
 
 INTRODUCTION = """# API reference

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from crds.definition import definition
 from crds.v1alpha1 import names
 from crds.v1alpha1.plan import effective_items, item_hash
 from crds.v1alpha1.spec import PlanSpec
+from deploy.generate.crd import definition
 from partitioning.resources import mig_resource, profile_of_resource
 from tests.builders.models import H100
 

@@ -15,8 +15,8 @@ from cli.__main__ import main
 from cli.assumptions import why_impossible
 from controller.api.plan_items import desired_of
 from controller.model.views import GpuView
-from crds.definition import definition
 from crds.v1alpha1.spec import GpuItem
+from deploy.generate.crd import definition
 from nodeagent.desired.target import NodeDefaults, Refused, target
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from partitioning.models import GpuModel

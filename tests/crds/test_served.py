@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from crds.definition import definition
 from crds.v1alpha1 import names
 from crds.v1alpha1.plan import GPUPartitionPlan
+from deploy.generate.crd import definition
 from kube import apply, clients
 from tests.apiserver import ApiServer
 from tests.builders.objects import manifest, plan

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from crds.definition import definition
 from crds.v1alpha1.names import API_VERSION, CONTROLLER_LEASE, NAMESPACE, PLURAL, agent_lease
+from deploy.generate.crd import definition
 from kube import apply, clients
 from tests.apiserver import ApiServer
 from tests.builders.objects import manifest, node, plan, pod

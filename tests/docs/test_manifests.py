@@ -11,8 +11,8 @@ import yaml
 
 from cli.__main__ import main
 from cli.manifest_schemas import SCHEMAS
-from crds.definition import definition
 from crds.v1alpha1.names import API_VERSION, KIND, LABEL_PARTITIONING, PLURAL
+from deploy.generate.crd import definition
 from kube import apply, clients
 from partitioning.resources import classify
 from tests.apiserver import ApiServer

@@ -61,7 +61,7 @@ def test_a_broken_link_stops_the_build(copied: Path, caplog: pytest.LogCaptureFi
         ("install.md", "[a](../docs/values.md), [b](../README.md)", "[a](values.md), [b](index.md)"),
         ("design.md", "[a](../deploy/README.md), [b](decisions/)", "[a](install.md), [b](decisions/README.md)"),
         ("runbooks/GpuplanDrift.md", "[a](../operating.md)", "[a](../operating.md)"),
-        ("design.md", "[`crds/schema.py`](../crds/schema.py) is code", "`crds/schema.py` is code"),
+        ("design.md", "[`crds/definition.py`](../crds/definition.py) is code", "`crds/definition.py` is code"),
         ("design.md", "[a test](../tests/test_docs.py)", "a test (`tests/test_docs.py`)"),
         ("design.md", "[a](https://example.com/x), [b](#here)", "[a](https://example.com/x), [b](#here)"),
         ("design.md", "`[a](../deploy/README.md)`", "`[a](../deploy/README.md)`"),

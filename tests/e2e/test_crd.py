@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from crds.definition import definition
 from crds.v1alpha1 import names
+from deploy.generate.crd import definition
 from kube import apply
 from tests.e2e.real_cluster import CRDS, MERGE, PLANS, RealCluster, call, plan
 from tests.waiting import eventually

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from cli.manifests import load
-from crds.definition import definition
 from crds.v1alpha1 import names
+from deploy.generate.crd import definition
 from kube import apply
 from sandbox.cluster import Cluster
 from sandbox.control_plane import Role

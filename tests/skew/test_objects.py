@@ -17,10 +17,10 @@ from controller.api.plan_items import item_of
 from controller.api.plans import PlanReading, Stage, read_plan
 from controller.model.views import PlannedGpu
 from controller.planning import plan
-from crds.definition import definition
 from crds.v1alpha1.names import GpuState, PartitionState
 from crds.v1alpha1.plan import GPUPartitionPlan, effective_items, item_hash
 from crds.v1alpha1.status import DevicePluginStatus, GpuStatus, PartitionStatus
+from deploy.generate.crd import definition
 from nodeagent.desired.plan import parse_plan
 from tests.builders import objects
 from tests.controller.planner.builders import cluster, mig, server

@@ -4,7 +4,7 @@ from functools import cache
 
 from jsonschema import Draft202012Validator
 
-from crds.definition import definition
+from deploy.generate.crd import definition
 from tests.nodeagent.world import World
 
 

@@ -8,7 +8,7 @@ plan can place.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from controller.model.demand import Wants
@@ -43,7 +43,7 @@ def upper_bound(board: Board, assignments: Sequence[Assignment], remarks: list[s
 
 def _bound(board: Board, assignments: Sequence[Assignment]) -> int:
     kinds = Counter((one.wants, one.needs.cpu_milli, one.needs.memory_bytes) for one in assignments)
-    measures = _measures(board, list(kinds))
+    measures = _measures(board, list(kinds), sorted(set().union(*{one.groups for one in assignments})))
     possible = [
         (number, count)
         for number, count in enumerate(kinds.values())
@@ -63,13 +63,12 @@ def _most(priced: Iterable[tuple[float, int]]) -> int:
     return served
 
 
-def _measures(board: Board, kinds: Sequence[Kind]) -> list[list[float]]:
+def _measures(board: Board, kinds: Sequence[Kind], groups: Collection[int]) -> list[list[float]]:
     """Per measure, what each kind takes of all there is: of each resource, as many as there can be if alone."""
     wanted, cpu, memory = zip(*kinds, strict=True)
-    free = board.free_in(*range(len(board.groups)))
-    pools = [
-        (pool, Counter([device.state for device in pool.devices])) for group in board.groups for pool in group.pools
-    ]
+    free = board.free_in(*groups)
+    found_pools = (pool for group in groups for pool in board.groups[group].pools)
+    pools = [(pool, Counter([device.state for device in pool.devices])) for pool in found_pools]
     found: list[tuple[Sequence[float], float]] = [
         (cpu, free.cpu_milli),
         (memory, free.memory_bytes),

@@ -17,7 +17,7 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
-from controller.planner.board.setup import assignments_of, set_up
+from controller.planner.board.setup import add_devices, assignments_of, set_up
 from controller.planner.bound import upper_bound
 from controller.planner.draining.choice import Choice
 from controller.planner.draining.drains import Drains
@@ -109,6 +109,12 @@ def search(
     drains = Drains(snapshot=snapshot, most=options.drains, board=board, stocks=stocks, constrained=constrained)
     choice = Choice(drains=drains, options=options)
     leave_out_hopeless(board, assignments, gangs, constrained, choice.may_serve)
+    able = [one for one in assignments if one.groups]
+    if groups.tell_apart(one.pod for one in able):  # nor do those tell nodes apart
+        board.group(groups.group_of)
+        add_devices(board, stocks)
+        for one in able:
+            one.groups = groups.allowed(one.pod)
     constrained.begin()
     levels = by_level([one for one in assignments if one.groups], snapshot.aged)
     in_order = [*chain.from_iterable(levels), *(one for one in assignments if not one.groups)]

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from controller.model.scheduling import SchedulingContext
+from controller.planner.search import search
 from controller.planning import plan
 from tests.builders import objects
 from tests.builders.models import H100
@@ -17,7 +18,7 @@ from tests.builders.objects import Json
 from tests.builders.views import pod_view
 from tests.controller.odd import hopeless, pods
 from tests.controller.odd.clusters import OPTIONS, case, run
-from tests.controller.planner.builders import cluster, mig, server
+from tests.controller.planner.builders import cluster, mig, pod, server
 
 
 @pytest.mark.slow
@@ -26,6 +27,24 @@ from tests.controller.planner.builders import cluster, mig, server
 )
 def test_ordinary_pods_are_placed_as_without_the_odd_ones(first: int) -> None:
     assert [problem for seed in range(first, first + 25) for problem in run(case(seed))[0]] == []
+
+
+@pytest.mark.parametrize("seed", [62017, 90172])
+def test_an_ordinary_pod_keeps_its_place_where_odd_ones_alone_tell_its_nodes_apart(seed: int) -> None:
+    assert run(case(seed))[0] == []
+
+
+@pytest.mark.parametrize("cpu", [1_000, 200_000])
+def test_a_pod_that_can_never_run_divides_no_group_of_nodes(cpu: int) -> None:
+    servers = [server(name, mig(gpu_model=H100), labels={pods.HOST: name}) for name in ("n0", "n1")]
+    wants = pod("p", "1g.10gb")
+    elsewhere = pod("odd", "1g.10gb", cpu=cpu, selector={pods.HOST: "n1"})
+
+    finished = search(cluster(*servers, pending=[wants, elsewhere]), OPTIONS)
+
+    assert len(finished.board.groups) == (1 if cpu > 64_000 else 2)
+    assert [len(devices) for devices in finished.board.devices] == [1, 1]
+    assert {one.pod.name for one in finished.assignments if one.placed} == {"p", *(["odd"] if cpu < 64_000 else [])}
 
 
 @pytest.mark.thorough

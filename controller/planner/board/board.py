@@ -39,16 +39,10 @@ class Board:
     trials = 20_000
     """Of packing, that are left in this pass to make room in a group for pods of others: some tenths of a second."""
 
-    def __init__(
-        self, nodes: Sequence[NodeCapacity], groups: Sequence[Group], group_of: Sequence[int], sizes: Sequence[str]
-    ):
+    def __init__(self, nodes: Sequence[NodeCapacity], group_of: Sequence[int], sizes: Sequence[str]):
         """`sizes`: all resources, the hardest to place first."""
         self.nodes = nodes
-        self.groups = groups
-        self.group_of = group_of
         self.sizes = list(sizes)
-        self.devices: list[list[Device]] = [[] for _ in nodes]
-        self._places = list(zip(nodes, self.devices, strict=True))
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self.filters: Filters | None = None
         """Asked for every constrained pod, whatever places it."""
@@ -57,7 +51,18 @@ class Board:
         self._hardness: dict[Wants, tuple[int, int]] = {}
         self._no_place: dict[Hashable, dict[int, Capacity]] = {}
         """By partitions and reach, what found no place in a group: nor does what needs more. 0: it has none of them."""
-        self.rooms = Rooms(nodes, groups, self.devices, self.rank)
+        self.group(group_of)
+
+    def group(self, group_of: Sequence[int]) -> None:
+        """Before anything is placed: put the nodes into these groups (-1: none), without the devices of before."""
+        self.group_of = group_of
+        self.groups = [Group() for _ in range(max(group_of, default=-1) + 1)]
+        for node, group in enumerate(group_of):
+            if group >= 0:
+                self.groups[group].nodes.append(node)
+        self.devices: list[list[Device]] = [[] for _ in self.nodes]
+        self._places = list(zip(self.nodes, self.devices, strict=True))
+        self.rooms = Rooms(self.nodes, self.groups, self.devices, self.rank)
 
     def add(self, device: Device) -> None:
         """Its pool must be in the group of its node."""

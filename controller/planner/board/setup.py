@@ -13,7 +13,7 @@ from controller.model.views import PartitionView
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import NO_PARTS, Device, Pool, Reach, Share, Tier
-from controller.planner.board.nodes import Group, NodeCapacity
+from controller.planner.board.nodes import NodeCapacity
 from controller.planner.board.pools import MigPool, MpsPool, StockPool
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.planner.inventory.stock import GpuStock, NodeStock, mps_mib, slice_mib
@@ -37,12 +37,17 @@ def set_up(
     resources = sorted({resource for demand in demands for resource, _ in demand.wants})
     requested = {name for demand in demands for name, _ in demand.needs.other}
     board = _empty_board(stocks, groups, resources, requested.intersection(dra_resources))
+    add_devices(board, stocks)
+    return board
+
+
+def add_devices(board: Board, stocks: Sequence[NodeStock]) -> None:
+    """Add what the nodes have to a board without devices."""
     supplies = by_node(lambda _, stock: supply_of(stock), stocks)
     divided = by_node(lambda node, stock: divide(stock, supplies[node]), stocks)
     _add_stocks(board, [elsewhere for elsewhere, _ in divided], Reach.EXISTING)
     _add_stocks(board, [supply.under_way for supply in supplies], Reach.UNDER_WAY)
     _add_gpus(board, stocks, [ready for _, ready in divided])
-    return board
 
 
 def _empty_board(
@@ -54,18 +59,13 @@ def _empty_board(
         beyond = {name: UNLIMITED for name in by_dra if stock.node.capacity[name] <= 0}
         return stock.free + Capacity.of(beyond) if beyond else stock.free
 
-    board = Board(
+    return Board(
         nodes=by_node(
             lambda _, stock: NodeCapacity(free=free(stock), usage=stock.usage, overheld=stock.overheld), stocks
         ),
-        groups=[Group() for _ in range(groups.count)],
         group_of=groups.group_of,
         sizes=sorted(resources, key=_hardest_first),
     )
-    for node, group in enumerate(groups.group_of):
-        if group >= 0:
-            board.groups[group].nodes.append(node)
-    return board
 
 
 def assignments_of(demands: Iterable[Demand], groups: NodeGroups) -> list[Assignment]:

@@ -66,19 +66,14 @@ def _best_device(
         if resource not in pool.serves:
             continue
         state = states.get(id(device), device.state) if states else device.state
+        options = [pool.fit(state, resource)] if pool.reach <= reach else []
         if keep and resource in device.ready:
             taken = sum(one is device and fitting.part.ready for one, fitting in found) if found else 0
-            fitting = pool.fit_ready(device, state, resource, taken)
-            if fitting is not None:
-                cost = (False, pool.rate(fitting, device.key))
-                if least is None or cost < least:
-                    least, best = cost, (device, fitting)
-        if pool.reach <= reach:
-            fitting = pool.fit(state, resource)
-            if fitting is not None:
-                cost = (not fitting.part.ready, pool.rate(fitting, device.key))
-                if least is None or cost < least:
-                    least, best = cost, (device, fitting)
+            options.insert(0, pool.fit_ready(device, state, resource, taken))
+        for fitting in options:
+            cost = fitting and (not fitting.part.ready, pool.rate(fitting, device.key))
+            if fitting and cost and (least is None or cost < least):
+                least, best = cost, (device, fitting)
     return best
 
 

@@ -109,21 +109,23 @@ class NodeGroups:
             kind = self._kinds.get(uid, -1)
             if kind in self._unexamined and self._refusal(samples[kind], nodes[place]) is None:
                 self._able[self._facts_of[place]].add(kind)
-        self._number(len(samples))
+        self.group_of: Sequence[int] = ()
+        self.tell_apart(samples)
 
-    def _number(self, kinds: int) -> None:
-        """Number the groups."""
+    def tell_apart(self, pods: Iterable[PodView]) -> bool:
+        """Number the groups for these pods: they are all that tells nodes apart. Whether that changes any group."""
+        kinds, before = {self.kind_of(pod) for pod in pods}, self.group_of
         numbers: dict[tuple[int, ...], int] = {}
-        """Of groups, by the kinds that may use their nodes."""
-        able = [tuple(sorted(found)) for found in self._able]
-        number_of = [numbers.setdefault(found, len(numbers)) if found else -1 for found in able]
+        """Of groups, by the kinds that may use their nodes; those that only others may use are one."""
+        able = [tuple(sorted(found & kinds)) if found else None for found in self._able]
+        number_of = [-1 if key is None else numbers.setdefault(key, len(numbers)) for key in able]
         self.group_of = [number_of[facts] for facts in self._facts_of]
-        self.count = len(numbers)
-        allowed: list[list[int]] = [[] for _ in range(kinds)]
+        allowed: list[list[int]] = [[] for _ in self._samples]
         for found, number in numbers.items():
             for kind in found:
                 allowed[kind].append(number)
         self._allowed = [tuple(found) for found in allowed]
+        return self.group_of != before
 
     def may_use(self, pod: PodView, node: int) -> bool:
         """Whether nothing keeps the pod off the node, by its position, whatever else runs there."""

@@ -41,8 +41,6 @@ def realise(stock: NodeStock, items: Mapping[int, PlannedGpu], devices: Sequence
     """None where the plan stays as it is. `devices` are those that something new was placed on."""
     assert stock.plan is not None
     before = {item.index: item for item in stock.plan.planned}
-    if not devices and items == before:
-        return None
     items = dict(items)
     created = destroyed = 0
     for device in devices:

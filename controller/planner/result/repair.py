@@ -60,10 +60,8 @@ def drained(stock: NodeStock, items: dict[int, PlannedGpu], drains: Mapping[int,
     """The items with what this pass drains; those of a node that is left out stay as they are."""
     if stock.ineligible is not None:
         return items
-    return {
-        index: item if item.drain == drains.get(index) else replace(item, drain=drains.get(index))
-        for index, item in items.items()
-    }
+    unlike = [item for index, item in items.items() if item.drain != drains.get(index)]
+    return items | {item.index: replace(item, drain=drains.get(item.index)) for item in unlike}
 
 
 def _with_present_indexes(items: dict[int, PlannedGpu], gpus: Iterable[GpuView]) -> dict[int, PlannedGpu]:

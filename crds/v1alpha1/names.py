@@ -3,18 +3,13 @@
 One place, so that controller, agent, sandbox, chart and documentation cannot drift apart. Constants only.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 
 GROUP = "gpuplan.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "GPUPartitionPlan"
 PLURAL = "gpupartitionplans"
-SINGULAR = "gpupartitionplan"
-SHORT_NAME = "gpp"
-CATEGORY = "gpu"
 
 CONTROLLER_MANAGER = "gpuplan-controller"
 AGENT_MANAGER = "gpuplan-agent"
@@ -85,7 +80,8 @@ class Mode(StrEnum):
 
 
 class Condition(StrEnum):
-    """The closed set of condition types of a plan. Those of `WHERE_ABSENT` are there only while they differ from it."""
+    """The closed set of condition types of a plan. Some are there only while they say what
+    a person would not expect."""
 
     READY = "Ready"
     """True: hardware, device plugin, kubelet and Node agree with the generation that the condition names. False: not
@@ -137,24 +133,6 @@ class Condition(StrEnum):
     OPERATOR_LABELS = "OperatorLabels"
     """False: by its labels the GPU Operator runs its device plugin or mig-manager on this enabled node. Remedy: run the
     command in its message, or set `operatorLabels: manage`."""
-
-
-WHERE_ABSENT: Mapping[Condition, str] = MappingProxyType(
-    {
-        Condition.ADVERTISED: "True",
-        Condition.DRIFTED: "False",
-        Condition.OWNERSHIP_CONFLICT: "False",
-        Condition.GPUS_HEALTHY: "True",
-        Condition.MEMORY_ONLY: "False",
-        Condition.HOST_ACCESS: "True",
-        Condition.HANDED_BACK: "False",
-        Condition.DRIVER_RELEASED: "False",
-        Condition.ALLOCATABLE_WRITTEN: "True",
-        Condition.SERVED_BY_DRA: "False",
-        Condition.OPERATOR_LABELS: "True",
-    }
-)
-"""What it means that an agent which has written Ready has not written such a condition; the others it always writes."""
 
 
 class Reason(StrEnum):

@@ -73,9 +73,9 @@ def definition() -> dict[str, Any]:
                 "kind": names.KIND,
                 "listKind": f"{names.KIND}List",
                 "plural": names.PLURAL,
-                "singular": names.SINGULAR,
-                "shortNames": [names.SHORT_NAME],
-                "categories": [names.CATEGORY],
+                "singular": "gpupartitionplan",
+                "shortNames": ["gpp"],
+                "categories": ["gpu"],
             },
             "versions": [
                 {

@@ -10,9 +10,10 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from controller.model.reasons import UnplacedReason
-from crds.v1alpha1.names import WHERE_ABSENT, Condition, EventReason, GpuState, PartitionState, Reason
+from crds.v1alpha1.names import Condition, EventReason, GpuState, PartitionState, Reason
 from docs.generate.tables import table
 
 REMEDY = " Remedy: "
@@ -24,6 +25,23 @@ its GPUs. Their messages name the GPU, the pod or the command that is meant.
 OPTIONAL = """Ready, Reconciling, Stalled, Applied and AgentAlive are always there, once the agent has written a status.
 The others are there only while they have something to say, so that `kubectl describe` shows what matters:
 """
+
+WHERE_ABSENT: Mapping[Condition, str] = MappingProxyType(
+    {
+        Condition.ADVERTISED: "True",
+        Condition.DRIFTED: "False",
+        Condition.OWNERSHIP_CONFLICT: "False",
+        Condition.GPUS_HEALTHY: "True",
+        Condition.MEMORY_ONLY: "False",
+        Condition.HOST_ACCESS: "True",
+        Condition.HANDED_BACK: "False",
+        Condition.DRIVER_RELEASED: "False",
+        Condition.ALLOCATABLE_WRITTEN: "True",
+        Condition.SERVED_BY_DRA: "False",
+        Condition.OPERATOR_LABELS: "True",
+    }
+)
+"""What it means that an agent which has written Ready has not written such a condition; the others it always writes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Takes the result of a pass, returns every condition but AgentAlive and ServedByDRA, which are the controller's.
 Ready=True names the confirmed generation only, Ready=False the one that was read, and all are written at once, so that
 `kubectl wait --for=condition=Ready` never believes an older spec. Ready, Reconciling, Stalled and Applied are always
-there, the others only while they say what a person would not expect (`names.WHERE_ABSENT`). A condition's time moves
+there, the others only while they say what a person would not expect (docs/conditions.md). A condition's time moves
 only with its status.
 """
 

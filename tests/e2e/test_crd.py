@@ -244,7 +244,7 @@ def test_names_and_columns(cluster: RealCluster) -> None:
     summary = {"observedGeneration": 1, "summary": {"mode": "Manual", "gpus": 2, "model": "T4", "whole": "0/2"}}
     body = {**plan("columns"), "status": summary}
     apply.apply_status(cluster.agent_of("columns"), f"{PLANS}/columns", body, manager=names.AGENT_MANAGER)
-    short = cluster.kubectl("get", names.SHORT_NAME, "columns").splitlines()
+    short = cluster.kubectl("get", "gpp", "columns").splitlines()
     assert short[0].split() == [
         "NAME",
         "MODE",
@@ -259,7 +259,7 @@ def test_names_and_columns(cluster: RealCluster) -> None:
         "AGE",
     ]
     assert short[1].split()[:6] == ["columns", "Manual", "true", "2", "T4", "0/2"]
-    wide = cluster.kubectl("get", names.CATEGORY, "-o", "wide").splitlines()
+    wide = cluster.kubectl("get", "gpu", "-o", "wide").splitlines()
     assert wide[0].split()[-3:] == ["BACKEND", "DRIVER", "AGENT"]
     explained = cluster.kubectl("explain", "gpp.spec.gpus.mig")
     assert "The desired instances of this GPU" in " ".join(explained.split())

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from crds.v1alpha1.names import WHERE_ABSENT, Condition
+from crds.v1alpha1.names import Condition
+from docs.generate.conditions import WHERE_ABSENT
 from nodeagent.assembly import Parts, assemble
 from nodeagent.cache import NodeCache
 from nodeagent.desired.plan import parse_plan

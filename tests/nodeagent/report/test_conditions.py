@@ -2,7 +2,8 @@
 
 import pytest
 
-from crds.v1alpha1.names import FOREIGN_PARTITIONING_LABELS, LABEL_PARTITIONING, WHERE_ABSENT, Condition
+from crds.v1alpha1.names import FOREIGN_PARTITIONING_LABELS, LABEL_PARTITIONING, Condition
+from docs.generate.conditions import WHERE_ABSENT
 from kube.errors import ApiError, Forbidden, Unavailable
 from nodeagent.advertise.counts_right import POLICY, REFUSAL
 from nodeagent.handover.config import Problem

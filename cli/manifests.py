@@ -1,9 +1,8 @@
 """Reads plain Kubernetes manifests from files, folders or standard input, and checks them before anything starts.
 
-Takes paths, returns objects in the order in which they can be created, or every problem with file, document index,
-field and what would be right. `load` reads what a sandbox is to create, `load_cluster` also dumps of a cluster: objects
-that an API server has accepted are taken as they are, objects of other kinds are counted. Reads files only; what only
-an API server can judge (CEL, pruning) is left to it.
+Takes paths, returns objects, or every problem with file, document index, field and what would be right. Of a dump of a
+cluster, objects that an API server has accepted are taken as they are, objects of other kinds are counted. Reads files
+only; what only an API server can judge (CEL, pruning) is left to it.
 """
 
 import sys
@@ -16,7 +15,6 @@ from typing import Any
 import jsonschema
 
 from cli.dumped import problems_of
-from cli.hardware import Problem, gpus_of
 from cli.manifest_schemas import SCHEMAS, Schema
 from cli.nvidia_config import path_of, what_it_is
 from crds.v1alpha1.names import API_VERSION, KIND
@@ -74,49 +72,24 @@ class ClusterFiles:
     skipped: Mapping[str, int]
 
 
-def load(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Objects of all files in creation order; raises ManifestError naming every problem at once."""
-    return [manifest.body for manifest in load_located(paths)]
-
-
-def load_located(paths: Sequence[str]) -> list[Manifest]:
-    """The same with the place of each."""
-    manifests, problems = _read(_texts(paths))
-    if not (manifests or problems):
-        problems.append(_nothing(paths))
-    for manifest in manifests:
-        problems += _numbered(manifest, _check(manifest) or _check_hardware(manifest))
-    problems += _duplicates(manifests)
-    if problems:
-        raise ManifestError("\n".join(problems))
-    return sorted(manifests, key=lambda manifest: ORDER.index(manifest.kind))
-
-
-def refused(manifests: Iterable[Manifest], body: Mapping[str, Any], why: str) -> ManifestError:
-    """An API server did not take one of them: the same with its place, where it has one."""
-    identity = Manifest(source="", index=0, body=dict(body)).identity
-    places = [manifest.place for manifest in manifests if manifest.identity == identity]
-    return ManifestError(": ".join([*places[:1], why]))
-
-
 def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
     """Objects of these kinds, from manifests or dumps; raises ManifestError naming every problem at once."""
     chosen = frozenset(kinds)
-    texts = list(_texts(paths))
-    manifests, problems = _read(texts)
+    texts = list(texts_of(paths))
+    manifests, problems = parsed(texts)
     if not any(text.strip() for _, text in texts):
-        problems.append(_nothing(paths))
+        problems.append(nothing(paths))
     read = [manifest for manifest in manifests if manifest.kind in chosen]
     for manifest in manifests:
         if not manifest.kind:
-            problems += _numbered(manifest, ["kind: is missing: write Kubernetes objects, or a List of them"])
+            problems += numbered(manifest, ["kind: is missing: write Kubernetes objects, or a List of them"])
     for manifest in read:
         # An object with a uid comes from an API server, which knows more fields and forms than we do.
         metadata = manifest.body.get("metadata")
         dumped = manifest.kind not in ORDER or (isinstance(metadata, dict) and bool(metadata.get("uid")))
-        problems += _numbered(manifest, problems_of(manifest.body) if dumped else _check(manifest))
+        problems += numbered(manifest, problems_of(manifest.body) if dumped else check(manifest))
     for source in dict.fromkeys(manifest.source for manifest in read):
-        problems += _duplicates([manifest for manifest in read if manifest.source == source])
+        problems += duplicates([manifest for manifest in read if manifest.source == source])
     if problems:
         raise ManifestError("\n".join(problems))
     read = _latest(read)
@@ -141,7 +114,7 @@ def _latest(manifests: Iterable[Manifest]) -> list[Manifest]:
     return list(found.values())
 
 
-def _read(texts: Iterable[tuple[str, str]]) -> tuple[list[Manifest], list[str]]:
+def parsed(texts: Iterable[tuple[str, str]]) -> tuple[list[Manifest], list[str]]:
     problems: list[str] = []
     manifests: list[Manifest] = []
     for source, text in texts:
@@ -155,15 +128,15 @@ def _read(texts: Iterable[tuple[str, str]]) -> tuple[list[Manifest], list[str]]:
     return manifests, problems
 
 
-def _nothing(paths: Sequence[str]) -> str:
+def nothing(paths: Sequence[str]) -> str:
     return f"{', '.join(paths)}: no Kubernetes object in it; write at least one Node and a Pod"
 
 
-def _numbered(manifest: Manifest, lines: Iterable[str]) -> list[str]:
+def numbered(manifest: Manifest, lines: Iterable[str]) -> list[str]:
     return [f"{manifest.place}: {line}" for line in lines]
 
 
-def _texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+def texts_of(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     for path in paths:
         if path == "-":
             yield "-", sys.stdin.read()
@@ -208,7 +181,7 @@ def _mapping(document: object) -> dict[str, Any]:
     return document if isinstance(document, dict) else {"kind": "", "apiVersion": "", "metadata": {}}
 
 
-def _check(manifest: Manifest) -> list[str]:
+def check(manifest: Manifest) -> list[str]:
     body = manifest.body
     kind = (str(body.get("apiVersion", "")), manifest.kind)
     if kind not in SCHEMAS:
@@ -244,11 +217,6 @@ def _lines(schema: Schema, body: object, only: Collection[str] = ()) -> list[str
     ]
 
 
-def _check_hardware(manifest: Manifest) -> list[str]:
-    problem = gpus_of(manifest.body) if manifest.kind == "Node" else ()
-    return [f"{problem.field}: {problem.message}"] if isinstance(problem, Problem) else []
-
-
 def _sentence(error: jsonschema.ValidationError) -> str:
     """The validator's message, and the schema's own description of the field as the remedy."""
     remedy = error.schema.get("description", "") if isinstance(error.schema, dict) else ""
@@ -257,7 +225,7 @@ def _sentence(error: jsonschema.ValidationError) -> str:
     return f"{error.message}. {remedy}".rstrip(". ") + "."
 
 
-def _duplicates(manifests: list[Manifest]) -> list[str]:
+def duplicates(manifests: list[Manifest]) -> list[str]:
     seen: dict[tuple[str, str, str], Manifest] = {}
     lines = []
     for manifest in manifests:

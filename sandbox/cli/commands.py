@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cli.examples import add_command, add_files
-from cli.manifests import Manifest, load_located, refused
+from cli.manifests import Manifest
+from sandbox.cli.manifests import load_located, refused
 from sandbox.cli.tables import container_json, container_table, plan_table, pod_table
 from sandbox.cluster import Cluster, ClusterSettings
 from sandbox.control_plane import ControlPlaneFailed, Embedded

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cli.examples import add_command
-from cli.manifests import load
 from sandbox.cli.commands import progress_line, wait_settled
+from sandbox.cli.manifests import load
 from sandbox.cluster import Cluster
 from sandbox.control_plane import ControlPlaneFailed, Embedded
 

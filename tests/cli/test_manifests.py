@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.manifests import ManifestError, load, load_located, refused
+from cli.manifests import ManifestError
+from sandbox.cli.manifests import load, load_located, refused
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n, labels: {nvidia.com/gpu.product: NVIDIA-A30}}\n"

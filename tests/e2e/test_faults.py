@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.manifests import load
 from crds.v1alpha1 import names
 from deploy.generate.crd import definition
 from kube import apply
+from sandbox.cli.manifests import load
 from sandbox.cluster import Cluster
 from sandbox.control_plane import Role
 from sandbox.driver import machine

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.manifests import load
+from sandbox.cli.manifests import load
 from sandbox.cluster import Cluster
 from sandbox.control_plane import Role
 from tests.e2e.real_cluster import PLANS

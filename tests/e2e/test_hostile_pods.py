@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.manifests import load
 from kube import apply
 from kube.errors import ApiError
+from sandbox.cli.manifests import load
 from sandbox.cluster import Cluster
 from tests.builders import objects
 from tests.builders.objects import Json

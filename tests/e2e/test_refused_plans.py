@@ -4,10 +4,10 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from cli.manifests import load
 from crds.v1alpha1 import names
 from kube import apply
 from kube.errors import ApiError
+from sandbox.cli.manifests import load
 from sandbox.cluster import Cluster
 from tests.e2e.real_cluster import PLANS
 from tests.e2e.rig.controlplane.audit import audited

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from cli.manifests import load
 from crds.v1alpha1 import names
 from kube import apply
+from sandbox.cli.manifests import load
 from sandbox.cluster import Cluster
 from tests.e2e.real_cluster import ROOT, quietly
 from tests.e2e.rig.controlplane import Binaries, RealControlPlane, audit

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cli.manifests import load
 from kube import apply
+from sandbox.cli.manifests import load
 from sandbox.cluster import Cluster
 from sandbox.driver import machine
 from sandbox.settle import settlement

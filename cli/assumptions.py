@@ -8,7 +8,6 @@ returned instead.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cli.hardware import MAX_GPUS, Gpu, Problem, gpus_of
@@ -34,35 +33,28 @@ _DIGITS = 10
 """No node offers a number of more digits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
-    """Nothing can be assumed of this node, and why."""
-
-    reason: str
-
-
-def hardware_of(node: Raw) -> tuple[Gpu, ...] | Unknown:
-    """The GPUs that the labels of a node describe."""
+def hardware_of(node: Raw) -> tuple[Gpu, ...] | str:
+    """The GPUs that the labels of a node describe, or why they are not known."""
     labels = node["metadata"].get("labels") or {}
     product = labels.get(names.LABEL_PRODUCT)
     if not product:
-        return Unknown(
-            reason=f"its label {names.LABEL_PRODUCT} is missing, so what GPUs it has is not known: write it and "
+        return (
+            f"its label {names.LABEL_PRODUCT} is missing, so what GPUs it has is not known: write it and "
             f"{names.LABEL_COUNT} into the file"
         )
     if counts_mig_devices(labels):
-        return Unknown(
-            reason=f"{names.LABEL_PRODUCT}={product}: with MIG strategy single its labels count MIG devices, "
+        return (
+            f"{names.LABEL_PRODUCT}={product}: with MIG strategy single its labels count MIG devices, "
             "so how many GPUs it has is not known"
         )
     model = model_for_product(product)
     if model is None or is_smaller_card(labels, model.memory_mib):
         return _by_labels_alone(product, labels)
     gpus = gpus_of(node)
-    return Unknown(reason=f"{gpus.field}: {gpus.message}") if isinstance(gpus, Problem) else gpus
+    return f"{gpus.field}: {gpus.message}" if isinstance(gpus, Problem) else gpus
 
 
-def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...] | Unknown:
+def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...] | str:
     """Slices and whole GPUs need no more than this; what MIG instances a model has is in no label."""
     count, memory = labels.get(names.LABEL_COUNT, "1"), labels.get(names.LABEL_MEMORY, "")
     version = [labels.get(name, "") for name in (names.LABEL_COMPUTE_MAJOR, names.LABEL_COMPUTE_MINOR)]
@@ -73,9 +65,7 @@ def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...]
             if for_mig
             else f", nor do {names.LABEL_MEMORY} and gpu.compute.major and minor say enough for MPS slices"
         )
-        return Unknown(
-            reason=f"{names.LABEL_PRODUCT}={product} is an unknown model, and no agent has reported its profiles{what}"
-        )
+        return f"{names.LABEL_PRODUCT}={product} is an unknown model, and no agent has reported its profiles{what}"
     name = product.removesuffix("-SHARED").replace("-", " ")
     model = model_from_report(f"{name} ({memory} MiB)", int(memory), (), (int(version[0]), int(version[1])))
     gpu = Gpu(model=model, name=model.names[0], memory_mib=int(memory), mig_enabled=False, layout=Layout.of(()))
@@ -84,7 +74,7 @@ def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...]
 
 def assumed_status(
     node: Raw, spec: Raw | None, holders: Sequence[PodView], gpus: Sequence[Gpu], *, mig_on: bool
-) -> Json | Unknown:
+) -> Json | str:
     """The status of a node with these GPUs. `mig_on`: MIG mode of those that are not cut."""
     items = effective_items(PlanSpec.read(spec)) if spec else {}
     reports = [
@@ -97,8 +87,7 @@ def assumed_status(
             if gpus[index].model.mig_capable:
                 reports[index]["migMode"] = "Enabled" if "start" in found[0] else "Disabled"
     partitions = [partition for report in reports for partition in report["partitions"]]
-    unknown = _give(partitions, holders)
-    if unknown is not None:
+    if unknown := _give(partitions, holders):
         return unknown
     return {
         "node": {"uid": node["metadata"]["uid"]},
@@ -228,10 +217,10 @@ def _full(index: int, gpu: Gpu, made: Mapping[str, int]) -> list[Json] | None:
     return None if isinstance(made_of_it, str) else made_of_it
 
 
-def _give(partitions: Iterable[Json], holders: Sequence[PodView]) -> Unknown | None:
+def _give(partitions: Iterable[Json], holders: Sequence[PodView]) -> str:
     """Mark as used what pods hold, where there is no choice; other free ones of a held resource are left to planning.
 
-    Planning knows that a bound pod holds one of them, and takes none of them away.
+    Planning knows that a bound pod holds one of them, and takes none of them away. A text says why that is not known.
     """
     there = list(partitions)
     held: Counter[str] = Counter()
@@ -245,13 +234,11 @@ def _give(partitions: Iterable[Json], holders: Sequence[PodView]) -> Unknown | N
     beyond = {resource: count for resource, count in sorted(held.items()) if count > available[resource]}
     if beyond:
         spelled = ", ".join(f"{count} x {resource}" for resource, count in beyond.items())
-        return Unknown(
-            reason=f"pods hold {spelled} of its GPUs, and it is not known where: no plan's status has the placements"
-        )
+        return f"pods hold {spelled} of its GPUs, and it is not known where: no plan's status has the placements"
     for resource, count in held.items():
         if count == available[resource] and resource != ACK_MEMORY:
             free = iter([partition for partition in there if partition["resource"] == resource])
             for pod in holders:
                 for _ in range(dict(pod.gpu).get(resource, 0)):
                     next(free).update(state=PartitionState.USED.value, pod=pod.title)
-    return None
+    return ""

@@ -19,7 +19,7 @@ from cli.hardware import MAX_GPUS, has_gpus
 from cli.manifests import load_cluster
 from crds.v1alpha1.gpu_labels import counts_mig_devices
 from crds.v1alpha1.names import KIND, LABEL_COMPUTE_MAJOR, LABEL_COUNT, LABEL_PRODUCT
-from crds.v1alpha1.nvidia_backend import NotServed, node_config
+from crds.v1alpha1.nvidia_backend import node_config
 from crds.v1alpha1.plan import plan_body
 from crds.v1alpha1.spec import PlanSpec
 from kube.yaml_text import read_yaml
@@ -155,8 +155,8 @@ def _config_of(
             f"config {key!r} is in {' and in '.join(places)}: name the one that the plugin mounts with --config-map"
         )
     found = nvidia_config.read(configs[key][0][1])
-    if isinstance(found, nvidia_config.Unusable):
-        raise NoEqualError("; ".join(f"{places[0]} {key}: {problem}" for problem in found.problems))
+    if isinstance(found, tuple):
+        raise NoEqualError("; ".join(f"{places[0]} {key}: {problem}" for problem in found))
     for remark in found.remarks:
         _note(f"{places[0]} {key}: {remark}")
     return key, found
@@ -241,8 +241,8 @@ def _sized_items(count: int, resources: Iterable[nvidia_config.SharedResource]) 
 def config_of(spec: Mapping[str, Any]) -> NodeConfig:
     """The config for NVIDIA's plugin that shares a node as this plan does; NoEqualError where there is none."""
     found = node_config(PlanSpec.read(spec))
-    if isinstance(found, NotServed):
-        raise NoEqualError(found.message)
+    if isinstance(found, str):
+        raise NoEqualError(found)
     if found is None or not found.shared:
         raise NoEqualError("the plan shares no GPU: only equal MPS replicas can be exported")
     return found

@@ -13,7 +13,7 @@ from cli.manifests import broken_rules
 from controller.api.plans import PlanReading
 from controller.explanation.phrases import counted
 from crds.v1alpha1.names import KIND
-from crds.v1alpha1.nvidia_backend import NotServed, node_config
+from crds.v1alpha1.nvidia_backend import node_config
 from crds.v1alpha1.plan import effective_items
 from crds.v1alpha1.spec import PlanSpec
 
@@ -32,8 +32,8 @@ def impossible(reading: PlanReading, spec: Mapping[str, Any]) -> Iterable[str]:
 def _impossible_pins(reading: PlanReading, spec: PlanSpec) -> Iterable[str]:
     views = {gpu.view.index: gpu.view for gpu in reading.gpus}
     items = effective_items(spec, {index: view.uuid for index, view in views.items() if view.uuid})
-    if reading.by_nvidia and isinstance(found := node_config(spec), NotServed):
-        yield f"spec: {found.message}"
+    if reading.by_nvidia and isinstance(found := node_config(spec), str):
+        yield f"spec: {found}"
     for index in reading.pinned:
         if index not in views:
             yield f"spec.gpus: GPU {index} is none of its node's {counted(len(views), 'GPU')}"

@@ -157,12 +157,6 @@ class PluginSharing:
     """What the plugin drops without a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
-    problems: tuple[str, ...]
-    """`field: what is wrong and what would be right`."""
-
-
 def looks_like_one(document: object) -> bool:
     """Whether a text is meant for the plugin; it takes a file without a version for one of v1."""
     if not isinstance(document, Mapping) or document.get("version") not in (None, "", "v1"):
@@ -196,16 +190,17 @@ def full_name(name: str) -> str:
     return name if name.startswith(VENDOR) else f"{VENDOR}{name}"
 
 
-def read(text: str) -> PluginSharing | Unusable:
+def read(text: str) -> PluginSharing | tuple[str, ...]:
+    """Or every problem, as `field: what is wrong and what would be right`."""
     document = read_yaml(text)
     if isinstance(document, NotYaml):
-        return Unusable((f"(the document): {document.sentence}",))
+        return (f"(the document): {document.sentence}",)
     if not isinstance(document, dict | None):
-        return Unusable(("(the document): a config is a mapping with version, flags and sharing",))
+        return ("(the document): a config is a mapping with version, flags and sharing",)
     try:
         config = _Config.model_validate(document or {})
     except ValidationError as error:
-        return Unusable(tuple(f"{path_of(one['loc'])}: {_sentence(one)}" for one in error.errors()))
+        return tuple(f"{path_of(one['loc'])}: {_sentence(one)}" for one in error.errors())
     remarks = [
         f"{field}: unknown to the device plugin, which ignores it"
         for field in _extras(config)

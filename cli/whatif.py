@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.assumptions import Unknown, assumed_status, hardware_of
+from cli.assumptions import assumed_status, hardware_of
 from cli.hardware import has_gpus
 from cli.impossible import impossible
 from cli.whatif_context import CONTEXT_KINDS, STORAGE, context_of
@@ -194,8 +194,8 @@ class _Reader:
     def _assumed_plan(self, node: Json, plan: Raw | None, mode: str | None) -> Raw | None:
         name = node["metadata"]["name"]
         gpus = hardware_of(node)
-        if isinstance(gpus, Unknown):
-            self._left_out.append(LeftOut(kind="Node", name=name, reason=gpus.reason))
+        if isinstance(gpus, str):
+            self._left_out.append(LeftOut(kind="Node", name=name, reason=gpus))
             return None
         mig_on = mode == "mig" or (mode == "auto" and any(self._is_requested(gpu.model) for gpu in gpus))
         if mode == "auto":
@@ -204,8 +204,8 @@ class _Reader:
         if gpus[0].model.compute_capability < VOLTA and self._shares_alike(node, spec):
             self._remarks.append(f"node {name}: before Volta the agent makes replicas only with mpsReplicasBeforeVolta")
         status = assumed_status(node, spec, self._holders.get(name, ()), gpus, mig_on=mig_on)
-        if isinstance(status, Unknown):
-            self._left_out.append(LeftOut(kind="Node", name=name, reason=status.reason))
+        if isinstance(status, str):
+            self._left_out.append(LeftOut(kind="Node", name=name, reason=status))
             return None
         return {**(plan or plan_body({"name": name}, spec={"nodeName": name})), "status": status}
 

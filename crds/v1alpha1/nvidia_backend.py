@@ -5,8 +5,6 @@ has one sharing entry per node, and cannot withdraw a single device. Controller 
 find the same config. Whether the GPUs of the node can do it, the agent judges. Pure.
 """
 
-from dataclasses import dataclass
-
 from crds.v1alpha1.plan import effective_items
 from crds.v1alpha1.spec import GpuItem, PlanSpec
 from partitioning.nvidia_plugin import NodeConfig
@@ -14,15 +12,9 @@ from partitioning.nvidia_plugin import NodeConfig
 REMEDY = "correct it, or use devicePlugin.backend gpuplan, which serves each GPU by itself"
 
 
-@dataclass(frozen=True, slots=True)
-class NotServed:
-    """Why NVIDIA's plugin cannot do what the plan has: field, reason and remedy."""
-
-    message: str
-
-
-def node_config(spec: PlanSpec) -> NodeConfig | NotServed | None:
-    """None where the plan lists no GPU: nothing is to be changed."""
+def node_config(spec: PlanSpec) -> NodeConfig | str | None:
+    """A text says why NVIDIA's plugin cannot do what the plan has: field, reason and remedy. None where the plan lists
+    no GPU: nothing is to be changed."""
     items = effective_items(spec)
     first: NodeConfig | None = None
     for index, item in sorted(items.items()):
@@ -55,5 +47,5 @@ def _of_item(item: GpuItem, *, renames: bool) -> NodeConfig | str:
     )
 
 
-def _refused(field: str, why: str) -> NotServed:
-    return NotServed(f"{field}: {why}: {REMEDY}")
+def _refused(field: str, why: str) -> str:
+    return f"{field}: {why}: {REMEDY}"

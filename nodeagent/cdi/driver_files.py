@@ -42,11 +42,6 @@ class DriverFiles:
     """The file that has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoDriverFiles:
-    problem: str
-
-
 def is_version(version: object) -> bool:
     """Of the CDI specification, as `specification.newer_version` compares them."""
     return isinstance(version, str) and _VERSION.fullmatch(version) is not None
@@ -72,8 +67,8 @@ def driver_version_of(edits: Edits) -> str:
     return next((found[1] for path in paths if (found := _LIBCUDA.fullmatch(Path(path).name))), "")
 
 
-def driver_files(documents: Mapping[str, object], driver_version: str) -> DriverFiles | NoDriverFiles:
-    """Of the documents by path, later folders first among those of one kind."""
+def driver_files(documents: Mapping[str, object], driver_version: str) -> DriverFiles | str:
+    """Of the documents by path, later folders first among those of one kind; a text says why there are none."""
     others: list[str] = []
     for kind in KINDS:
         for path, document in documents.items():
@@ -91,7 +86,7 @@ def driver_files(documents: Mapping[str, object], driver_version: str) -> Driver
                 return DriverFiles(edits=edits, version=version, source=path)
             others.append(f"{path} is for driver {made_for}" if made_for else f"{path} names no libcuda.so")
     found = "; ".join(others) or f"no CDI specification of {' or '.join(KINDS)} is on this node"
-    return NoDriverFiles(f"the files of driver {driver_version} are not known: {found}. To get one, {REMEDY}")
+    return f"the files of driver {driver_version} are not known: {found}. To get one, {REMEDY}"
 
 
 def _for_tenants(edits: Edits, document: str) -> Edits:

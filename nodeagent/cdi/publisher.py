@@ -17,7 +17,6 @@ from kube.change_log import ChangeLog
 from nodeagent.cdi.device_numbers import DeviceNumbers, read_device_numbers
 from nodeagent.cdi.driver_files import (
     DriverFiles,
-    NoDriverFiles,
     SpecificationFolders,
     driver_files,
     driver_version_of,
@@ -74,8 +73,8 @@ class SpecificationPublisher:
         if twin := self._twin(documents):
             return Published(missing={device.id: twin for device, _ in listed}, problem=twin)
         files = self._driver_files(documents, driver_version, known)
-        if isinstance(files, NoDriverFiles):
-            problem = files.problem
+        if isinstance(files, str):
+            problem = files
             if known is not None and driver_version_of(known.common) != driver_version != "":
                 # A container that restarts waits for a new file, instead of failing on paths that are gone.
                 problem = self._replace(None) or problem
@@ -123,9 +122,9 @@ class SpecificationPublisher:
 
     def _driver_files(
         self, documents: Mapping[str, object], driver_version: str, known: Specification | None
-    ) -> DriverFiles | NoDriverFiles:
+    ) -> DriverFiles | str:
         found = driver_files(documents, driver_version)
-        if isinstance(found, NoDriverFiles):
+        if isinstance(found, str):
             # NVIDIA's file may be away for a moment, as while the toolkit's pod is replaced.
             written = DriverFiles(edits=known.common, version=known.version) if known is not None else None
             earlier = (files for files in (self._files, written) if files is not None)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from crds.v1alpha1.names import Reason
-from crds.v1alpha1.nvidia_backend import REMEDY, NotServed, node_config
+from crds.v1alpha1.nvidia_backend import REMEDY, node_config
 from crds.v1alpha1.spec import GpuItem, PlanSpec
 from nodeagent.desired.target import NodeDefaults, Refused, target
 from nodeagent.hardware.driver import ObservedGpu
@@ -21,8 +21,8 @@ def config_for(
 ) -> NodeConfig | Refused | None:
     """None where the plan lists no GPU: the plugin is left as it is."""
     config = node_config(spec)
-    if isinstance(config, NotServed):
-        return Refused(reason=Reason.NOT_SUPPORTED, message=config.message)
+    if isinstance(config, str):
+        return Refused(reason=Reason.NOT_SUPPORTED, message=config)
     if config is None:
         return None
     for gpu in gpus:

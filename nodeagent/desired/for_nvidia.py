@@ -11,18 +11,18 @@ from dataclasses import replace
 from crds.v1alpha1.names import Reason
 from crds.v1alpha1.nvidia_backend import REMEDY, node_config
 from crds.v1alpha1.spec import GpuItem, PlanSpec
-from nodeagent.desired.target import NodeDefaults, Refused, target
+from nodeagent.desired.target import NodeDefaults, Refusal, target
 from nodeagent.hardware.driver import ObservedGpu
 from partitioning.nvidia_plugin import NodeConfig, check
 
 
 def config_for(
     spec: PlanSpec, items: Mapping[int, GpuItem], gpus: Iterable[ObservedGpu], defaults: NodeDefaults
-) -> NodeConfig | Refused | None:
+) -> NodeConfig | Refusal | None:
     """None where the plan lists no GPU: the plugin is left as it is."""
     config = node_config(spec)
     if isinstance(config, str):
-        return Refused(reason=Reason.NOT_SUPPORTED, message=config)
+        return Refusal(reason=Reason.NOT_SUPPORTED, message=config)
     if config is None:
         return None
     for gpu in gpus:
@@ -32,16 +32,16 @@ def config_for(
     return config
 
 
-def _refused(config: NodeConfig, item: GpuItem | None, gpu: ObservedGpu, defaults: NodeDefaults) -> Refused | None:
+def _refused(config: NodeConfig, item: GpuItem | None, gpu: ObservedGpu, defaults: NodeDefaults) -> Refusal | None:
     if item is None:
-        return Refused(
+        return Refusal(
             reason=Reason.NOT_SUPPORTED,
             message=f"GPU {gpu.index} is neither in spec.gpus nor in spec.planned, and NVIDIA's device plugin serves "
             f"all GPUs of a node alike: {REMEDY}",
         )
     found = target(item, gpu, (), defaults)
-    if isinstance(found, Refused):
+    if isinstance(found, Refusal):
         return replace(found, message=f"GPU {gpu.index}: {found.message}")
     capability = gpu.model.compute_capability if gpu.model is not None else (0, 0)
     problem = check(capability, config.replicas) if config.shared else None
-    return Refused(reason=Reason.INVALID_LAYOUT, message=f"GPU {gpu.index}: {problem}") if problem else None
+    return Refusal(reason=Reason.INVALID_LAYOUT, message=f"GPU {gpu.index}: {problem}") if problem else None

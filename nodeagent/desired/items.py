@@ -18,7 +18,7 @@ from nodeagent.desired.target import (
     Disabled,
     MigTarget,
     NodeDefaults,
-    Refused,
+    Refusal,
     Target,
     Unchanged,
     refused_for_all,
@@ -48,14 +48,14 @@ class DesiredItems:
     paused: bool = False
     disabled: bool = False
     """The node is not enabled any more: nothing of the plan is carried out."""
-    refused: Refused | None = None
+    refused: Refusal | None = None
     """Why nothing of the plan can be carried out."""
     items: tuple[DesiredItem, ...] = ()
     """Sorted by index."""
     defaults: NodeDefaults = ANY_NODE
     by_nvidia: bool = False
     """NVIDIA's device plugin serves the node."""
-    nvidia: NodeConfig | Refused | None = None
+    nvidia: NodeConfig | Refusal | None = None
     """Which config it is to have, or why it cannot; None: it keeps the one that it has."""
 
     def target(self, item: DesiredItem, in_use: Iterable[Instance], *, mig_manager: str = "") -> Target:
@@ -68,7 +68,7 @@ class DesiredItems:
         if mig_manager and isinstance(found, MigTarget):
             found = unless_mig_manager(found, item.gpu, mig_manager)
         # A pause stops changes; that the item cannot be carried out is still reported.
-        if not self.paused or isinstance(found, Refused):
+        if not self.paused or isinstance(found, Refusal):
             return found
         return Unchanged(planned=found)
 
@@ -111,7 +111,7 @@ def desired_items(
         spec_version=plan.spec_version,
         paused=bool(spec.paused),
         disabled=disabled,
-        refused=nvidia if isinstance(nvidia, Refused) else None,
+        refused=nvidia if isinstance(nvidia, Refusal) else None,
         items=tuple(found),
         defaults=defaults,
         by_nvidia=by_nvidia,
@@ -141,7 +141,7 @@ def lists(plan: ObservedPlan | None, gpus: Iterable[ObservedGpu], uuid: str) -> 
 def _left_alone(plan: ObservedPlan | None, gpus: Mapping[int, ObservedGpu], *, disabled: bool) -> DesiredItems:
     """Without a plan that can be read."""
     problem = plan.problem if plan is not None else ""
-    refused = Refused(reason=Reason.INVALID_LAYOUT, message=f"the plan cannot be read: {problem}")
+    refused = Refusal(reason=Reason.INVALID_LAYOUT, message=f"the plan cannot be read: {problem}")
     return DesiredItems(
         spec_version=plan.spec_version if plan else ("", 0),
         disabled=disabled,

@@ -1,6 +1,6 @@
 """Decides what a GPU is to become: from the plan's effective item to an exact target, or the reason why not.
 
-Takes an item, the observed GPU and which of its instances are in use; returns a `Target` or a `Refused`. Instances
+Takes an item, the observed GPU and which of its instances are in use; returns a `Target` or a `Refusal`. Instances
 given by count get exact placements from the packer that the controller uses: around what is in use, and preferably
 where idle instances are already, so that the answer stays the same while it is carried out. Never touches hardware.
 """
@@ -54,14 +54,14 @@ class Disabled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refusal:
     """The item cannot be carried out on this GPU; what there is stays and is advertised."""
 
     reason: Reason
     message: str
 
 
-ItemTarget: TypeAlias = MigTarget | MpsTarget | WholeTarget | Refused
+ItemTarget: TypeAlias = MigTarget | MpsTarget | WholeTarget | Refusal
 """What one item requests of a GPU."""
 Target: TypeAlias = ItemTarget | Unchanged | Disabled
 
@@ -85,9 +85,9 @@ def target(
 ) -> ItemTarget:
     """The exact state that `item` desires of this GPU."""
     if gpu.problem:
-        return Refused(reason=Reason.UNHEALTHY, message=gpu.problem)
+        return Refusal(reason=Reason.UNHEALTHY, message=gpu.problem)
     if item.uuid is not None and item.uuid != gpu.uuid:
-        return Refused(
+        return Refusal(
             reason=Reason.GPU_MISMATCH,
             message=f"the plan means {item.uuid}, and the card here is {gpu.uuid}: nothing is changed; "
             "correct the item's uuid or leave it out",
@@ -95,7 +95,7 @@ def target(
     if item.mig is not None:
         return _mig_target(item.mig, gpu, Layout.of(in_use))
     if gpu.mig_enabled:
-        return Refused(
+        return Refusal(
             reason=Reason.MIG_MODE_ENABLED,
             message="MIG mode is on, so the GPU can be neither shared by MPS nor advertised whole: plan mig.instances, "
             f"or turn the mode off: {with_driver_closed(f'nvidia-smi -i {gpu.index} -mig 0')}",
@@ -103,37 +103,37 @@ def target(
     return _mps_target(item.mps, gpu, defaults) if item.mps is not None else WholeTarget()
 
 
-def refused_for_all(spec: PlanSpec) -> Refused | None:
+def refused_for_all(spec: PlanSpec) -> Refusal | None:
     """What stops the whole plan before any of its items is read, where gpuplan's own plugin serves the node."""
     if spec.device_plugin is None or spec.device_plugin.backend in (None, Backend.GPUPLAN):
         return None
-    return Refused(
+    return Refusal(
         reason=Reason.NOT_SUPPORTED,
         message="devicePlugin.backend nvidia is not supported by this agent: use gpuplan, or leave it out; or name the "
         "ConfigMap of NVIDIA's device plugin in the chart's value devicePlugin.config",
     )
 
 
-def no_such_gpu(item: GpuItem | None, index: int, count: int) -> Refused:
+def no_such_gpu(item: GpuItem | None, index: int, count: int) -> Refusal:
     """The plan lists a GPU that the node has not; `index` is where that is reported."""
     if item is not None and item.index != index and not item.uuid:
         why = (
             f"the GPU at index {item.index} is that of another item, by its uuid: give the item without one its card's"
         )
-        return Refused(reason=Reason.NO_SUCH_GPU, message=why)
+        return Refusal(reason=Reason.NO_SUCH_GPU, message=why)
     have = "no GPU" if not count else "1 GPU, with index 0" if count == 1 else f"{count} GPUs, 0 to {count - 1}"
     why, what = f"the node has {have}", "index"
     if item is not None and item.uuid:
         why, what = f"no GPU of this node is {item.uuid}, which the plan has with index {item.index}", "item"
     remedy = f"see the node's kernel log if a card is missing, else remove this {what} from the plan"
-    return Refused(reason=Reason.NO_SUCH_GPU, message=f"{why}: {remedy}")
+    return Refusal(reason=Reason.NO_SUCH_GPU, message=f"{why}: {remedy}")
 
 
-def unless_mig_manager(desired: MigTarget, gpu: ObservedGpu, pod: str) -> MigTarget | Refused:
+def unless_mig_manager(desired: MigTarget, gpu: ObservedGpu, pod: str) -> MigTarget | Refusal:
     """Two partitioners of one GPU undo each other's work: where something must change, an administrator decides."""
     if desired.layout == gpu.layout:
         return desired
-    return Refused(reason=Reason.FOREIGN_OWNER, message=f"nothing is partitioned while {mig_manager_remedy(pod)}")
+    return Refusal(reason=Reason.FOREIGN_OWNER, message=f"nothing is partitioned while {mig_manager_remedy(pod)}")
 
 
 def mig_manager_remedy(pod: str) -> str:
@@ -143,18 +143,18 @@ def mig_manager_remedy(pod: str) -> str:
     )
 
 
-def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | Refused:
+def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | Refusal:
     model = gpu.model
     if gpu.mig_mode is MigMode.NOT_SUPPORTED or model is None:
         # Workstation cards have MIG only while their displays are off.
         card = "; an RTX PRO card has it once NVIDIA's displaymodeselector has set the mode compute"
         way = card if "RTX PRO" in gpu.name.upper().replace("-", " ") else ""
-        return Refused(
+        return Refusal(
             reason=Reason.MIG_NOT_SUPPORTED, message=f"{gpu.name} has no MIG: plan mps.slices or whole: {{}}{way}"
         )
     if not gpu.mig_enabled:
         pending = " (it is pending until the GPU is reset)" if gpu.mig_mode_pending is MigMode.ENABLED else ""
-        return Refused(
+        return Refusal(
             reason=Reason.MIG_MODE_DISABLED,
             message=f"MIG mode is off{pending}: {with_driver_closed(f'nvidia-smi -i {gpu.index} -mig 1')}",
         )
@@ -170,7 +170,7 @@ def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | 
         if isinstance(packed, Layout):
             return MigTarget(layout=packed)
         problem = packed.reason
-    return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
+    return Refusal(reason=Reason.INVALID_LAYOUT, message=problem)
 
 
 def _packed(
@@ -205,12 +205,12 @@ def _packed(
     return answer if isinstance(answer, NoRoom) else EMPTY
 
 
-def _mps_target(item: MpsItem, gpu: ObservedGpu, defaults: NodeDefaults) -> MpsTarget | Refused:
+def _mps_target(item: MpsItem, gpu: ObservedGpu, defaults: NodeDefaults) -> MpsTarget | Refusal:
     model = gpu.model
     if model is None:
-        return Refused(reason=Reason.INVALID_LAYOUT, message="the GPU is not known")
+        return Refusal(reason=Reason.INVALID_LAYOUT, message="the GPU is not known")
     if not model.memory_mib:
-        return Refused(
+        return Refusal(
             reason=Reason.NOT_SUPPORTED,
             message="the driver does not report how much memory this GPU has (it may share that of the machine), so no "
             "slice of it can be limited: plan whole: {}",
@@ -218,24 +218,24 @@ def _mps_target(item: MpsItem, gpu: ObservedGpu, defaults: NodeDefaults) -> MpsT
     if item.slices is None:
         return _replicas_target(item, item.replicas or 0, model, defaults)
     if refused := unlimited(item):
-        return Refused(reason=Reason.NOT_SUPPORTED, message=refused)
+        return Refusal(reason=Reason.NOT_SUPPORTED, message=refused)
     slices = slices_of(item, memory_mib=model.memory_mib, renamed=defaults.renames_replicas)
     problem = check_slices(model.memory_mib, model.compute_capability, slices)
     if problem is not None:
-        return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
+        return Refusal(reason=Reason.INVALID_LAYOUT, message=problem)
     return MpsTarget(slices=in_order(slices))
 
 
-def _replicas_target(item: MpsItem, replicas: int, model: GpuModel, defaults: NodeDefaults) -> MpsTarget | Refused:
+def _replicas_target(item: MpsItem, replicas: int, model: GpuModel, defaults: NodeDefaults) -> MpsTarget | Refusal:
     if model.compute_capability < VOLTA and not defaults.replicas_before_volta:
-        return Refused(
+        return Refusal(
             reason=Reason.NOT_SUPPORTED,
             message="before Volta (compute capability 7.0) each pod with a replica can read and write the GPU memory "
             "of the others: use whole: {}, or let an administrator set the agent's mpsReplicasBeforeVolta",
         )
     problem = check_replicas(model.compute_capability, replicas, defaults.driver_version)
     if problem is not None:
-        return Refused(reason=Reason.INVALID_LAYOUT, message=problem)
+        return Refusal(reason=Reason.INVALID_LAYOUT, message=problem)
     return MpsTarget(slices=slices_of(item, memory_mib=model.memory_mib, renamed=defaults.renames_replicas))
 
 

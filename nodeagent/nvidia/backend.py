@@ -15,7 +15,7 @@ from nodeagent.advertise.confirm import Confirmation, Stage
 from nodeagent.advertise.delivery import Delivery
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.desired.items import DesiredItems
-from nodeagent.desired.target import Refused, Target, Unchanged
+from nodeagent.desired.target import Refusal, Target, Unchanged
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.hardware.partitions import whole
@@ -129,7 +129,7 @@ class NvidiaBackend:
 
 
 def _change(
-    gpu: ObservedGpu, target: Target, observation: Observation, desired: NodeConfig | Refused | None
+    gpu: ObservedGpu, target: Target, observation: Observation, desired: NodeConfig | Refusal | None
 ) -> GpuChange:
     """Of a node whose plan is paused, what it lacks; nothing of any other is a change of hardware."""
     readings = observation.readings

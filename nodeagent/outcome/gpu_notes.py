@@ -6,7 +6,7 @@ Takes what a pass observed and its change of the GPU, returns sentences; empty w
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from crds.v1alpha1.names import Reason
-from nodeagent.desired.target import MigTarget, Refused
+from nodeagent.desired.target import MigTarget, Refusal
 from nodeagent.handover.mps_state import MpsState
 from nodeagent.hardware.driver import MigMode
 from nodeagent.observed.node import ObservedNode
@@ -49,7 +49,7 @@ def unhealthy_note(partitions: Iterable[PartitionOutcome]) -> str:
 
 def pending_mode_note(change: GpuChange) -> str:
     """A reset or a reboot would change it without a word, where no pod runs."""
-    gpu, said = change.gpu, isinstance(change.target, Refused) and change.target.reason is Reason.MIG_MODE_DISABLED
+    gpu, said = change.gpu, isinstance(change.target, Refusal) and change.target.reason is Reason.MIG_MODE_DISABLED
     if said or gpu.problem or gpu.mig_mode_pending in (gpu.mig_mode, MigMode.NOT_SUPPORTED):
         return ""
     now, then = ("on", "off") if gpu.mig_enabled else ("off", "on")

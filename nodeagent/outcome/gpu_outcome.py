@@ -13,7 +13,7 @@ from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
 from nodeagent.advertise.confirm import Stage
 from nodeagent.desired.items import DesiredItem
-from nodeagent.desired.target import Disabled, Refused, Unchanged
+from nodeagent.desired.target import Disabled, Refusal, Unchanged
 from nodeagent.hardware.driver import InUseError, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observed.kubelet import NoAnswer
@@ -53,7 +53,7 @@ def gpu_outcome(
         reason=reason,
         message="; ".join(filter(None, (message, *notes))),
         plan_hash=item.item_hash if ready else confirmed_hash if item.item_hash else "",
-        converged=change.converged and not isinstance(change.target, Refused),
+        converged=change.converged and not isinstance(change.target, Refusal),
         partitions=_with_units_merged(partitions),
         missing=change.missing,
     )
@@ -69,7 +69,7 @@ def _state(item_hash: str, change: GpuChange, failure: Found | None, stage: Stag
         if why := fault(change.gpu):
             return GpuState.UNMANAGED, Reason.UNHEALTHY, why
         return GpuState.UNMANAGED, Reason.UNMANAGED, _unmanaged(change)
-    if isinstance(change.target, Refused):
+    if isinstance(change.target, Refusal):
         return GpuState.FAILED, change.target.reason, change.target.message
     if why := fault(change.gpu):
         return GpuState.FAILED, Reason.UNHEALTHY, why

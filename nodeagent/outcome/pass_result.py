@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from crds.v1alpha1.names import GpuState, PartitionState, Reason
 from nodeagent.advertise.advertiser import Advertised
 from nodeagent.desired.items import DesiredItems
-from nodeagent.desired.target import Disabled, Refused, Unchanged
+from nodeagent.desired.target import Disabled, Refusal, Unchanged
 from nodeagent.hardware.driver import Health, ObservedGpu
 from nodeagent.hardware.partitions import Partition
 from nodeagent.observation import Observation
@@ -79,7 +79,7 @@ class PassWork:
         """Whether this pass changed a GPU, or what is advertised of it, for its item."""
         change = self.changes[index]
         done = self.actuated.get(change.gpu.uuid)
-        if isinstance(change.target, Refused | Unchanged | Disabled):
+        if isinstance(change.target, Refusal | Unchanged | Disabled):
             return False
         before = {d for d in self.observation.readings.config.advertised() if d.gpu == change.gpu.uuid}
         return (done is not None and done.acted) or {p.device for p in change.advertise} != before

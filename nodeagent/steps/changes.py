@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crds.v1alpha1.names import Reason
-from nodeagent.desired.target import Disabled, MigTarget, MpsTarget, Refused, Target, Unchanged, WholeTarget
+from nodeagent.desired.target import Disabled, MigTarget, MpsTarget, Refusal, Target, Unchanged, WholeTarget
 from nodeagent.handover.config import DeviceKind, PluginConfig
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mps_partition, whole
@@ -68,7 +68,7 @@ class GpuChange:
         if isinstance(self.target, MigTarget):
             others = any(instance.uuid is None or instance.reduced for instance in self.gpu.instances)
             return others or self.gpu.layout != self.target.layout
-        return isinstance(self.target, Refused)
+        return isinstance(self.target, Refusal)
 
 
 def gpu_change(target: Target, judged: JudgedGpu) -> GpuChange:
@@ -100,7 +100,7 @@ def _disabled(target: Disabled, judged: JudgedGpu) -> GpuChange:
     )
 
 
-def _unchanged(target: Unchanged | Refused, judged: JudgedGpu) -> GpuChange:
+def _unchanged(target: Unchanged | Refusal, judged: JudgedGpu) -> GpuChange:
     gpu = judged.gpu
     if gpu.problem:
         advertise, held = judged.split_advertisable(p for p in judged.partitions if p.id not in judged.withdrawn)
@@ -109,7 +109,7 @@ def _unchanged(target: Unchanged | Refused, judged: JudgedGpu) -> GpuChange:
     usable = tuple(p for p in judged.partitions if p.advertisable)
     planned = target.planned if isinstance(target, Unchanged) else None
     # Hopper forgets its MIG mode at a reboot: a pod that got the GPU whole would keep people from turning it on again.
-    waits_for_mode = isinstance(target, Refused) and target.reason is Reason.MIG_MODE_DISABLED
+    waits_for_mode = isinstance(target, Refusal) and target.reason is Reason.MIG_MODE_DISABLED
     # Paused slices, of which a new driver left none: a pod that got the GPU whole would keep them from coming back.
     waits_for_slices = isinstance(planned, MpsTarget)
     if not (judged.partitions or gpu.mig_enabled or waits_for_mode or waits_for_slices):

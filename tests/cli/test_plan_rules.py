@@ -17,7 +17,7 @@ from controller.api.plan_items import desired_of
 from controller.model.views import GpuView
 from crds.v1alpha1.spec import GpuItem
 from deploy.generate.crd import definition
-from nodeagent.desired.target import NodeDefaults, Refused, target
+from nodeagent.desired.target import NodeDefaults, Refusal, target
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from partitioning.models import GpuModel
 from tests.builders.models import MODELS
@@ -120,6 +120,6 @@ def test_a_pin_is_possible_where_an_agent_makes_it() -> None:
         made = target(item, gpu, (), NodeDefaults(driver_version="590.1", replicas_before_volta=True))
         desired = desired_of(item, model=model, memory_mib=model.memory_mib)
         view = GpuView(index=0, uuid="GPU-1", model=model, mig_enabled=item.mig is not None, desired=desired)
-        assert why_impossible(view, item) == (made.message if isinstance(made, Refused) else ""), (model.key, item)
-        refused += isinstance(made, Refused)
+        assert why_impossible(view, item) == (made.message if isinstance(made, Refusal) else ""), (model.key, item)
+        refused += isinstance(made, Refusal)
     assert 100 < refused < 600

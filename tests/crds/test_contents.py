@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.api.plan_items import desired_of, item_of
 from controller.model.views import Desired, MigDesired, MpsDesired, PlannedGpu, WholeDesired
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.desired.target import ItemTarget, MigTarget, MpsTarget, NodeDefaults, Refused, WholeTarget, target
+from nodeagent.desired.target import ItemTarget, MigTarget, MpsTarget, NodeDefaults, Refusal, WholeTarget, target
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from partitioning.models import GpuModel
 from partitioning.mps import in_order
@@ -80,7 +80,7 @@ def on(model: GpuModel, item: GpuItem, renamed: bool) -> tuple[Desired, ItemTarg
 @given(items(), st.booleans())
 def test_what_the_agent_makes_is_what_the_controller_plans_with(drawn: tuple[GpuModel, GpuItem], renamed: bool) -> None:
     desired, made = on(*drawn, renamed)
-    assume(not isinstance(made, Refused))
+    assume(not isinstance(made, Refusal))
     assert agree(desired, made)
 
 
@@ -89,7 +89,7 @@ def test_what_the_controller_writes_of_it_is_made_alike(drawn: tuple[GpuModel, G
     """On a node that gives replicas no name of its own."""
     model, item = drawn
     desired, made = on(model, item, renamed=True)
-    assume(not isinstance(made, Refused))
+    assume(not isinstance(made, Refusal))
     written = GpuItem.read(item_of(PlannedGpu(index=0, uuid="GPU-1", desired=desired)).wire())
 
     again, made_again = on(model, written, renamed=True)

@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 import pytest
 
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.desired.target import MigTarget, Refused, Target, target
+from nodeagent.desired.target import MigTarget, Refusal, Target, target
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from tests.builders.models import H100
 from tests.nodeagent.items import mig
@@ -38,7 +38,7 @@ def test_following_the_remedy_gives_a_valid_plan(count: int) -> None:
         if isinstance(found, MigTarget):
             assert len(set(listed)) == count
             continue
-        assert isinstance(found, Refused)
+        assert isinstance(found, Refusal)
         if match := START.search(found.message):
             choices = list(moved(listed, match[1], int(match[2])))
             assert any(isinstance(target_of(*changed), MigTarget) for changed in choices), (listed, found.message)
@@ -49,7 +49,7 @@ def test_following_the_remedy_gives_a_valid_plan(count: int) -> None:
             advised["counts"] += 1
         else:
             assert "no room for all of them, so plan fewer" in found.message
-            assert isinstance(target_of(*(profile for profile, _ in listed)), Refused), (listed, found.message)
+            assert isinstance(target_of(*(profile for profile, _ in listed)), Refusal), (listed, found.message)
             advised["fewer"] += 1
     assert advised["start"]
     assert advised["fewer"]
@@ -77,7 +77,7 @@ def test_following_the_remedy_gives_a_valid_plan(count: int) -> None:
 )
 def test_the_message(listed: list[Placed], message: str) -> None:
     found = target_of(*listed)
-    assert isinstance(found, Refused)
+    assert isinstance(found, Refusal)
     assert found.message == message
 
 
@@ -85,5 +85,5 @@ def test_the_message(listed: list[Placed], message: str) -> None:
 def test_the_way_of_a_workstation_card_to_mig_is_named(name: str, named: bool) -> None:
     card = replace(GPU, name=name, mig_mode=MigMode.NOT_SUPPORTED)
     found = target(GpuItem.read(mig(0, ("1g.10gb", 0))), card, ())
-    assert isinstance(found, Refused)
+    assert isinstance(found, Refusal)
     assert ("displaymodeselector" in found.message) is named

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.desired.target import MpsTarget, NodeDefaults, Refused, target
+from nodeagent.desired.target import MpsTarget, NodeDefaults, Refusal, target
 from nodeagent.hardware.driver import ObservedGpu
 from tests.builders.models import H100
 from tests.nodeagent.items import replicas
@@ -20,7 +20,7 @@ GPU = ObservedGpu(index=0, uuid="GPU-1", name="H100", model=H100)
 def test_driver_and_model_decide_how_many(count: int, driver: str, refused: str) -> None:
     found = target(GpuItem.read(replicas(0, count)), GPU, (), NodeDefaults(driver_version=driver))
     if refused:
-        assert isinstance(found, Refused)
+        assert isinstance(found, Refusal)
         assert refused in found.message
     else:
         assert isinstance(found, MpsTarget)
@@ -33,7 +33,7 @@ def test_before_volta_an_administrator_must_allow_replicas(capability: tuple[int
     item = GpuItem.read(replicas(0, 4))
 
     found = target(item, gpu, (), NodeDefaults())
-    assert isinstance(found, Refused)
+    assert isinstance(found, Refusal)
     assert "can read and write the GPU memory of the others" in found.message
     assert isinstance(target(item, gpu, (), NodeDefaults(replicas_before_volta=True)), MpsTarget)
 

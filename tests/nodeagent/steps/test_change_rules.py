@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from crds.v1alpha1.names import Reason
-from nodeagent.desired.target import Disabled, MigTarget, MpsTarget, Refused, Target, Unchanged, WholeTarget
+from nodeagent.desired.target import Disabled, MigTarget, MpsTarget, Refusal, Target, Unchanged, WholeTarget
 from nodeagent.handover.config import PluginConfig
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, MigMode, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mig_partition, mps_partition, whole
@@ -408,8 +408,8 @@ def test_of_a_gpu_that_is_whole_or_disabled(target: Target, judged: JudgedGpu, f
     assert done(target, judged) == found
 
 
-NO_MODE = Refused(reason=Reason.MIG_MODE_DISABLED, message="")
-MISMATCH = Refused(reason=Reason.GPU_MISMATCH, message="")
+NO_MODE = Refusal(reason=Reason.MIG_MODE_DISABLED, message="")
+MISMATCH = Refusal(reason=Reason.GPU_MISMATCH, message="")
 BROKEN = replace(PLAIN, problem="it fell off the bus")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.v1alpha1.spec import GpuItem
-from nodeagent.desired.target import MigTarget, MpsTarget, Refused, WholeTarget, target
+from nodeagent.desired.target import MigTarget, MpsTarget, Refusal, WholeTarget, target
 from nodeagent.handover.config import DeviceKind
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from nodeagent.hardware.partitions import Partition, mig_partition, mps_partition, whole
@@ -75,7 +75,7 @@ def test_counts_become_a_possible_layout_and_stay_it(
         # Once it is carried out, it is its own answer.
         assert target(item, gpu(found.layout), EMPTY) == found
     else:
-        assert isinstance(found, Refused)
+        assert isinstance(found, Refusal)
 
 
 def check(change: GpuChange, judged: JudgedGpu) -> None:

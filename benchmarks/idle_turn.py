@@ -105,7 +105,7 @@ def filled(cluster: Snapshot, slices: int = 0) -> Turn:
             environment, agent_silent_seconds=_SILENT_SECONDS, taint_removal_seconds=_SILENT_SECONDS
         ),
         plan_lifecycle=PlanLifecycle(
-            environment, Writer(environment), plan_return_seconds=60, orphan_plan_seconds=3600
+            environment, Writer(environment), namespace="n", plan_return_seconds=60, orphan_plan_seconds=3600
         ),
         node_labels=NodeLabels(environment, manage_operator=False),
         nominator=Nominator(environment, enabled=True),

@@ -6,7 +6,6 @@
     API ◄─ plan.spec.planned (apply) ◄──── plan_writer ◄──── PlanningResult ◄───────┴────────────────────────────┘
     API ◄─ Events, metrics, one log line ◄─ reporter ◄──────┘
     API ◄─ nominations, AgentAlive, plans ◄─ nominator, agent_liveness, plan_lifecycle: every turn
-    API ◄─ deletion of old Leases ◄─ lease_removal: every turn
     API ◄─ labels, NVIDIA's ConfigMap ◄─ node_labels, nvidia_configs: every turn
 
 Runs on one thread, and writes only while this process leads. A pass that breaks is logged with its traceback once,
@@ -21,7 +20,6 @@ from typing import Any
 
 from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.environment import Environment
-from controller.actions.lease_removal import LeaseRemoval
 from controller.actions.metrics import ErrorStage
 from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
@@ -66,7 +64,6 @@ class Parts:
     environment: Environment
     window: Batcher[str]
     plan_lifecycle: PlanLifecycle
-    lease_removal: LeaseRemoval
     agent_liveness: AgentLiveness
     node_labels: NodeLabels
     nvidia_configs: NvidiaConfigs
@@ -143,7 +140,7 @@ class Loop:
 
     def _run_lifecycle(self) -> None:
         self._busy = True
-        self._busy = any([self._parts.plan_lifecycle.run(), self._parts.lease_removal.run()])
+        self._busy = self._parts.plan_lifecycle.run()
 
     def _pass(self, *, early: bool = False) -> None:
         self._in_pass = True

@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry
 from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.cluster_gauges import ClusterGauges
 from controller.actions.environment import Environment
-from controller.actions.lease_removal import LeaseRemoval
 from controller.actions.metrics import Metrics
 from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
@@ -203,11 +202,9 @@ def _parts(
         plan_lifecycle=PlanLifecycle(
             environment,
             writer,
+            namespace=settings.namespace,
             plan_return_seconds=settings.plan_return_seconds,
             orphan_plan_seconds=settings.orphan_plan_seconds,
-        ),
-        lease_removal=LeaseRemoval(
-            environment, namespace=settings.namespace, after_seconds=settings.orphan_plan_seconds
         ),
         agent_liveness=AgentLiveness(
             environment,

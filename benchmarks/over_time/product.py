@@ -117,7 +117,6 @@ class Product:
             writer=cast(Any, self),
             nominator=cast(Any, self),
             plan_lifecycle=absent,
-            lease_removal=absent,
             agent_liveness=absent,
             node_labels=absent,
             nvidia_configs=absent,

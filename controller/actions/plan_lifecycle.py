@@ -1,11 +1,14 @@
-"""Creates plans that are missing, deletes plans of Nodes that are gone, and drops items that a pin overrules.
+"""Creates plans that are missing, deletes plans and Leases of Nodes that are gone, drops items that a pin overrules.
 
 Reads the state and makes few writes: the empty plan of a node that has an agent by POST with nodeName only, the
 removal of pinned indexes from `planned`, the deletion (uid and resourceVersion preconditions) of a plan whose Node is
-gone for an hour and that has no fields written by users. Each is retried with a back-off of its own; one failure stops
-no other.
+gone for an hour and that has no fields written by users, and of an agent's Lease whose Node is gone and that was not
+renewed for an hour, on our clock: where nodes come and go under ever new names, they would pile up. Each is retried
+with a back-off of its own; one failure stops no other. Must never delete a Lease that is renewed: its agent lives,
+whatever became of the Node.
 """
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from functools import partial
@@ -17,9 +20,10 @@ from controller.actions.work_queue import RESEND_SECONDS, WorkItem, WorkQueue
 from controller.api.plans import PlanReading
 from crds.v1alpha1 import paths
 from crds.v1alpha1.enablement import disabled
-from crds.v1alpha1.names import CONTROLLER_MANAGER
+from crds.v1alpha1.names import CONTROLLER_MANAGER, agent_lease
 from crds.v1alpha1.plan import plan_body
 from kube import apply, errors
+from kube.leases import lease_path
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +32,17 @@ class PlanLifecycle:
     """Run often: what is in order costs nothing but a check."""
 
     def __init__(
-        self, environment: Environment, writer: Writer, *, plan_return_seconds: float, orphan_plan_seconds: float
+        self,
+        environment: Environment,
+        writer: Writer,
+        *,
+        namespace: str,
+        plan_return_seconds: float,
+        orphan_plan_seconds: float,
     ) -> None:
+        """`namespace` has the Leases."""
         self._api, self._state = environment.api, environment.state
-        self._writer = writer
+        self._writer, self._namespace = writer, namespace
         self._plan_return_seconds = plan_return_seconds
         self._orphan_plan_seconds = orphan_plan_seconds
         self._queue = WorkQueue(environment, stage=ErrorStage.LIFECYCLE, resend_seconds=RESEND_SECONDS)
@@ -41,7 +52,16 @@ class PlanLifecycle:
         return self._queue.run(self.due_of)
 
     def due_of(self, name: str) -> Iterator[WorkItem]:
-        """What is due about this Node and its plan."""
+        """What is due about this Node, its plan and the Lease of its agent."""
+        yield from self._due_of_plan(name)
+        lease = self._state.cluster.lease(name)
+        if lease is None or self._state.cluster.node_exists(name):
+            return
+        if self._queue.pause_ended(name, self._orphan_plan_seconds - lease.unchanged_seconds):
+            act = partial(self._delete_lease, name, lease.version)
+            yield WorkItem(what=f"deletion of Lease {agent_lease(name)}", about=name, act=act)
+
+    def _due_of_plan(self, name: str) -> Iterator[WorkItem]:
         reading, node = self._state.cluster.plan(name), self._state.cluster.node(name)
         enabled = node is not None and node.partitioning is not None
         # In a plan the agent of a disabled node reports what it waits for.
@@ -80,3 +100,9 @@ class PlanLifecycle:
         except (errors.NotFound, errors.Conflict):
             return  # another client has just written or deleted it
         log.info("plan %s deleted: its Node has been gone for long, and no user wrote anything in it", reading.name)
+
+    def _delete_lease(self, name: str, version: str) -> None:
+        # Where another client has just written or deleted it, the watch says so.
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            apply.delete(self._api, lease_path(self._namespace, agent_lease(name)), resource_version=version)
+            log.info("Lease %s deleted: its Node is gone, and no agent has renewed it for long", agent_lease(name))

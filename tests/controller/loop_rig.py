@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from controller.actions.agent_liveness import AgentLiveness
-from controller.actions.lease_removal import LeaseRemoval
 from controller.actions.node_labels import NodeLabels
 from controller.actions.nominations import Nominator
 from controller.actions.nvidia_configs import NvidiaConfigs
@@ -39,8 +38,9 @@ class LoopRig:
             window=bench.window,
             planner=self.plan,
             writer=writer,
-            plan_lifecycle=PlanLifecycle(environment, writer, plan_return_seconds=60, orphan_plan_seconds=3600),
-            lease_removal=LeaseRemoval(environment, namespace=NAMESPACE, after_seconds=3600),
+            plan_lifecycle=PlanLifecycle(
+                environment, writer, namespace=NAMESPACE, plan_return_seconds=60, orphan_plan_seconds=3600
+            ),
             agent_liveness=AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180),
             node_labels=NodeLabels(environment, manage_operator=False),
             nvidia_configs=NvidiaConfigs(environment, NvidiaConfigMap()),

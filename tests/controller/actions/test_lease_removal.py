@@ -2,18 +2,14 @@
 
 import pytest
 
-from controller.actions.lease_removal import LeaseRemoval
 from controller.api.nodes import read_node
 from crds.v1alpha1 import paths
 from crds.v1alpha1.names import CONTROLLER_LEASE, NAMESPACE, agent_lease
 from kube import apply
 from kube.leases import lease_path
 from tests.builders.objects import lease, node
+from tests.controller.actions.test_plan_lifecycle import plan_lifecycle
 from tests.controller.cluster import Bench
-
-
-def removal(bench: Bench) -> LeaseRemoval:
-    return LeaseRemoval(bench.environment, namespace=NAMESPACE, after_seconds=3600)
 
 
 def beat(bench: Bench, name: str = "n1", second: int = 1) -> None:
@@ -31,11 +27,11 @@ def delete_node(bench: Bench, name: str) -> None:
 
 def test_a_lease_goes_an_hour_after_its_last_renewal_where_the_node_is_gone(bench: Bench) -> None:
     for name in ("n1", "n2"):
-        bench.cluster.node(node(name))
+        bench.cluster.node(node(name, mode=None))
         beat(bench, name)
     bench.load()
     delete_node(bench, "n2")
-    work = removal(bench)
+    work = plan_lifecycle(bench)
     bench.clock.now += 3599
     assert not work.run()
     bench.clock.now += 1
@@ -50,7 +46,7 @@ def test_those_that_were_there_before_this_controller_go_as_well(bench: Bench) -
     for number in range(3):
         beat(bench, f"gone-{number}")
     bench.load()
-    work = removal(bench)
+    work = plan_lifecycle(bench)
     bench.clock.now += 3600
     work.run()
     assert leases(bench) == []
@@ -60,7 +56,7 @@ def test_neither_a_plan_with_pins_nor_one_that_returns_keeps_it(bench: Bench) ->
     bench.cluster.plan("n1", gpus=[{"index": 0, "whole": {}}])
     beat(bench)
     bench.load()
-    work = removal(bench)
+    work = plan_lifecycle(bench)
     bench.clock.now += 3600
     bench.state.observe_plan("n1", None)
     work.run()
@@ -68,7 +64,7 @@ def test_neither_a_plan_with_pins_nor_one_that_returns_keeps_it(bench: Bench) ->
 
 
 def test_one_that_is_renewed_stays_whatever_became_of_the_node(bench: Bench) -> None:
-    work = removal(bench)
+    work = plan_lifecycle(bench)
     for hour in range(3):
         beat(bench, second=hour)
         bench.load()
@@ -80,7 +76,7 @@ def test_one_that_is_renewed_stays_whatever_became_of_the_node(bench: Bench) -> 
 def test_one_that_was_renewed_in_between_stays(bench: Bench) -> None:
     beat(bench)
     bench.load()
-    work = removal(bench)
+    work = plan_lifecycle(bench)
     bench.clock.now += 3600
     beat(bench, second=2)
     work.run()
@@ -93,10 +89,10 @@ def test_that_of_a_node_that_cannot_be_read_or_is_back_stays(bench: Bench) -> No
     bench.load()
     bench.state.observe_node("n1", read_node(node("n1") | {"spec": {"taints": [{"effect": "NoSchedule"}]}}))
     assert ("node", "n1") in bench.state.cluster.unreadable()
-    work = removal(bench)
+    work = plan_lifecycle(bench)
     bench.clock.now += 7200
     assert not work.run()
-    bench.state.observe_node("n1", read_node(node("n1")))
+    bench.state.observe_node("n1", read_node(node("n1", mode=None)))
     assert not work.run()
     assert leases(bench) == [agent_lease("n1")]
 
@@ -105,7 +101,7 @@ def test_an_agent_that_returns_under_the_same_name_is_heard(bench: Bench) -> Non
     beat(bench)
     bench.load()
     bench.clock.now += 3600
-    removal(bench).run()
+    plan_lifecycle(bench).run()
     bench.state.observe_lease("n1", None)
     bench.cluster.node(node("n1"))
     bench.cluster.plan("n1")
@@ -121,7 +117,7 @@ def test_a_refusal_is_counted_tried_again_later_and_stops_no_other(bench: Bench,
         beat(bench, name)
     bench.load()
     fault = bench.cluster.refuse("DELETE", agent_lease("n1"), code)
-    work = removal(bench)
+    work = plan_lifecycle(bench)
     bench.clock.now += 3600
     work.run()
     assert leases(bench) == [agent_lease("n1")]
@@ -137,7 +133,7 @@ def test_one_that_is_gone_already_is_no_failure(bench: Bench) -> None:
     bench.load()
     apply.delete(bench.cluster.api, lease_path(NAMESPACE, agent_lease("n1")))
     bench.clock.now += 3600
-    removal(bench).run()
+    plan_lifecycle(bench).run()
     assert bench.errors("lifecycle") == 0
 
 
@@ -146,7 +142,7 @@ def test_non_leader_removes_nothing(bench: Bench) -> None:
     bench.load()
     bench.leads = False
     bench.clock.now += 3600
-    removal(bench).run()
+    plan_lifecycle(bench).run()
     assert leases(bench) == [agent_lease("n1")]
 
 
@@ -155,5 +151,5 @@ def test_leases_of_others_are_not_even_known(bench: Bench) -> None:
     apply.create(bench.cluster.api, lease_path(NAMESPACE), other)
     bench.load()
     bench.clock.now += 7200
-    removal(bench).run()
+    plan_lifecycle(bench).run()
     assert leases(bench) == [CONTROLLER_LEASE]

@@ -13,7 +13,9 @@ from tests.controller.cluster import Bench
 
 def plan_lifecycle(bench: Bench) -> PlanLifecycle:
     writer = Writer(bench.environment)
-    return PlanLifecycle(bench.environment, writer, plan_return_seconds=60, orphan_plan_seconds=3600)
+    return PlanLifecycle(
+        bench.environment, writer, namespace=names.NAMESPACE, plan_return_seconds=60, orphan_plan_seconds=3600
+    )
 
 
 def test_an_enabled_node_gets_an_empty_plan_and_others_none(bench: Bench) -> None:

@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 
 from controller.actions.agent_liveness import AgentLiveness
 from controller.actions.environment import Environment
-from controller.actions.lease_removal import LeaseRemoval
 from controller.actions.metrics import Metrics
 from controller.actions.plan_lifecycle import PlanLifecycle
 from controller.actions.plan_writer import Writer
@@ -90,7 +89,7 @@ SECONDS = (0.5, 5.0, 59.5, 60.0, 61.0, 180.0, 3600.0)
 
 
 class Judges:
-    """AgentLiveness, PlanLifecycle and LeaseRemoval on one state, whose requests the test plays."""
+    """AgentLiveness and PlanLifecycle on one state, whose requests the test plays."""
 
     def __init__(self) -> None:
         self.bench = StateBench()
@@ -109,8 +108,10 @@ class Judges:
             clock=self.bench.clock,
         )
         agents = AgentLiveness(environment, agent_silent_seconds=60, taint_removal_seconds=180)
-        lifecycle = PlanLifecycle(environment, Writer(environment), plan_return_seconds=60, orphan_plan_seconds=3600)
-        return agents, lifecycle, LeaseRemoval(environment, namespace="gpuplan-system", after_seconds=180)
+        lifecycle = PlanLifecycle(
+            environment, Writer(environment), namespace="n", plan_return_seconds=60, orphan_plan_seconds=3600
+        )
+        return agents, lifecycle
 
     def plan(self, name: str, kind: str) -> None:
         self.version += 1

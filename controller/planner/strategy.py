@@ -3,10 +3,10 @@
 Takes the board and the assignments by level, the highest first. All are first placed in one go, admitted level by level
 on counts: a level that is placed alone takes no account of what the next one needs. That stays where every level but
 the last is served in full. Otherwise the levels are placed one after the other, each on what the others leave it, then
-those that can move are placed in one go, and the better of the two stays, compared from the top. In one go means: pods
-are divided among node groups; in each, they are admitted on counts, whether constrained or not. Constrained ones have
-their places first, then the others get what is ready as long as the rest still fits then, and are placed hardest first.
-What is left is filled, cheapest first. Never moves a pod with a reservation.
+those that can move are placed in one go. What serves most of all this stays, compared from the top. In one go means:
+pods are divided among node groups; in each, they are admitted on counts, whether constrained or not. Constrained ones
+have their places first, then the others get what is ready as long as the rest still fits then, and are placed hardest
+first. What is left is filled, cheapest first. Never moves a pod with a reservation.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from controller.model.results import PlannerPhase
-from controller.planner.board.assignment import Assignment
+from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.bound import upper_bound
@@ -24,7 +24,7 @@ from controller.planner.improvement import exchange
 from controller.planner.placement.admission import admit
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.existing_supply import keep_reservations, use_ready
-from controller.planner.placement.gangs import Gangs, key_of
+from controller.planner.placement.gangs import GangKey, Gangs, key_of
 from controller.planner.placement.making_room import make_room
 from controller.planner.placement.shares import measure
 from controller.planner.placement.split import split
@@ -89,13 +89,15 @@ def moves_alone(assignment: Assignment) -> bool:
 def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     """Place all of them; what cannot be served stays without a place."""
     upper = [one for level in levels[:-1] for one in level if one.tried]
+    served, before, found = tuple[int, ...](), list[tuple[Assignment, int, Taken]](), dict[GangKey, int]()
     if upper and upper_bound(board, upper, rules.remarks) == len(upper):
         _place(board, levels, rules, rules.most)
-        no_work_left = rules.constrained.unexamined  # nor for another try
-        if all(one.placed or one.pod.uid in no_work_left for one in upper) or rules.hurries():
+        # Where no work was left for a pod, there is none for another try.
+        if all(one.placed or one.pod.uid in rules.constrained.unexamined for one in upper) or rules.hurries():
             return
+        served, before = _served(levels), [(one, one.node, one.taken) for one in chain(*levels) if one.placed]
         board.clear(chain.from_iterable(levels))
-        rules.gangs.found.clear()
+        rules.gangs.found, found = found, rules.gangs.found
         rules.constrained.begin()
     left = rules.most
     # Measured: a group costs a level as much as 16 nodes.
@@ -106,6 +108,9 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     for members in levels[apart:]:
         _place_one_by_one(board, members, rules)
     _place_together(board, levels, rules)
+    if _served(levels) < served:  # a pod of an upper level may need one of a lower level next to it
+        board.restore(chain(*levels), before)
+        rules.gangs.found = found
 
 
 def _place_one_by_one(board: Board, level: Sequence[Assignment], rules: Rules) -> None:

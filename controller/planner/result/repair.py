@@ -44,13 +44,11 @@ def repaired(stock: NodeStock) -> dict[int, PlannedGpu]:
         item = items.get(gpu.index)
         if item is None:
             continue
-        if gpu.pinned and (not gpu.uuid or item.uuid in ("", gpu.uuid)):
+        other_card = bool(gpu.uuid) and item.uuid not in ("", gpu.uuid)
+        if (other_card and not hands_off) or (gpu.pinned and not other_card):
             del items[gpu.index]
-        elif not hands_off:
-            if item.uuid and gpu.uuid and item.uuid != gpu.uuid:
-                del items[gpu.index]
-            elif not gpu.settled:  # a settled GPU agrees with its item
-                items[gpu.index] = _with_held(item, gpu)
+        elif not hands_off and not gpu.settled:  # a settled GPU agrees with its item
+            items[gpu.index] = _with_held(item, gpu)
     for found in stock.gpus:
         _share(items, found)
     return items
@@ -67,8 +65,6 @@ def drained(stock: NodeStock, items: dict[int, PlannedGpu], drains: Mapping[int,
 def _with_present_indexes(items: dict[int, PlannedGpu], gpus: Iterable[GpuView]) -> dict[int, PlannedGpu]:
     """Of cards that moved. Agents follow the uuid; an earlier one needs both, and people read the index."""
     index_of = {gpu.uuid: gpu.index for gpu in gpus if gpu.uuid}
-    if all(index_of.get(item.uuid, index) == index for index, item in items.items()):
-        return items
     there = {index_of[item.uuid]: item for item in items.values() if item.uuid in index_of}
     absent = {index: item for index, item in items.items() if item.uuid not in index_of}
     return absent | {index: replace(item, index=index) for index, item in there.items()}

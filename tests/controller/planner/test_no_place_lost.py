@@ -120,6 +120,25 @@ def test_pods_that_relied_on_a_gang_which_lost_a_member_are_taken_off_as_well() 
     assert [one.pod.name for one in found.assignments if one.placed] == ["lead"]
 
 
+def test_a_pod_keeps_its_place_next_to_one_of_a_lower_level_while_another_waits_in_vain() -> None:
+    selector = LabelSelector(requirements=(Requirement(key="app", operator="In", values=("a",)),))
+    near = PodAffinityTerm(topology_key=ZONE, selector=selector, namespaces=("team",), namespace_selector=None)
+    label = (("app", "a"),)
+    first = replaced(pod("first", "2g.10gb", priority=9, created=1), labels=label)
+    kept = replaced(pod("kept", "7g.40gb", priority=9, created=2), labels=label, affinity=(near,))
+    waits = pod("waits", "7g.40gb", priority=9, created=3, selector={ZONE: "z0"})
+    low = replaced(pod("low", "1g.5gb", created=4), labels=label)
+    servers = [
+        server("n0", mig(0, idle=[("2g.10gb", 0)]), labels={ZONE: "z0"}),
+        server("n1", mig(0, idle=[("7g.40gb", 0)]), mig(1, idle=[("1g.5gb", 0)]), labels={ZONE: "z1"}),
+    ]
+    reserved = {"uid-first": "n0", "uid-kept": "n1", "uid-low": "n1"}
+    result = plan(replace(cluster(*servers, pending=[first, kept, waits, low]), reservations=reserved))
+
+    assert {one.uid: one.node for one in result.placed} == reserved
+    assert result.node_changes == ()
+
+
 @pytest.mark.parametrize("zones", [("a", "b", "b"), ("b", "b", "a"), ("b", "a", "b")])
 def test_a_gang_that_must_stay_in_one_zone_is_placed_in_the_zone_that_has_room(zones: tuple[str, ...]) -> None:
     servers = [

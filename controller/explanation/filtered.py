@@ -16,7 +16,7 @@ from controller.model.views import NodeView, PodView
 from controller.planner.inventory.node_groups import IGNORED_TAINTS
 from controller.planner.placement.constrained import NOT_EXAMINED
 from controller.simulator.attempts import TOO_MUCH
-from controller.simulator.filters import UNSCHEDULABLE_TAINT
+from controller.simulator.filters import ENFORCED, UNSCHEDULABLE_TAINT
 from controller.simulator.selectors import untolerated
 from controller.simulator.verdicts import Misfit
 from controller.simulator.volumes import VOLUME_FILTERS
@@ -33,6 +33,8 @@ TOO_COSTLY = Answer(
 )
 _WhyNot: TypeAlias = Callable[[PodView, NodeView], Misfit | None]
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "(.+)" not found')
+_NO_PREFILTER = re.compile(r'running "(.+)" filter plugin: no state from its PreFilter')
+_ASK_FOR_PREFILTER = "Change the pod's schedulerName, or ask an administrator to enable that PreFilter in its profile."
 
 
 class _Obstacle(NamedTuple):
@@ -84,8 +86,11 @@ def kept_off_by_others(nodes: int, reasons: Mapping[str, int], which: str = "eve
         return NO_WORK_LEFT
     words = {reason: count for reason, count in reasons.items() if count}
     lacking = next((found[1] for reason in sorted(words) if (found := _NO_CLAIM.fullmatch(reason))), None)
-    constraints = "Change the pod's affinity, topology spread constraints or volumes."
-    remedy = f"Create the claim {lacking}." if lacking is not None else constraints
+    remedy = "Change the pod's affinity, topology spread constraints or volumes."
+    if lacking is not None:
+        remedy = f"Create the claim {lacking}."
+    elif any(map(_NO_PREFILTER.fullmatch, words)):
+        remedy = _ASK_FOR_PREFILTER
     message = f"The scheduler rejects this pod on {which}: {joined(sorted(words))}. {remedy}"
     detail = ", ".join(f"{count} {reason}" for reason, count in sorted(words.items()))
     return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, message, f"Of {counted(nodes, 'node')}: {detail}.")
@@ -116,6 +121,13 @@ def _all_of(found: Iterable[_Obstacle]) -> _Obstacle:
 
 
 def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
+    if found := _NO_PREFILTER.fullmatch(misfit.message):
+        what = f"{found[1]} of scheduler {pod.scheduler_name}, whose PreFilter is disabled"
+        return _Obstacle(f"fails filter {what}", f"fail filter {what}", _ASK_FOR_PREFILTER)
+    if misfit is ENFORCED:
+        what = f"match the node affinity that scheduler {pod.scheduler_name} adds to all pods"
+        remedy = "Change the pod's schedulerName, or ask an administrator to label the node accordingly."
+        return _Obstacle(f"does not {what}", f"do not {what}", remedy)
     match misfit.plugin:
         case "TaintToleration":
             taints = [taint for taint in node.taints if taint.key not in IGNORED_TAINTS and untolerated(pod, [taint])]

@@ -1,8 +1,8 @@
 """The Filter plugins of kube-scheduler 1.36 that judge one pod and one node.
 
-`filter_node` checks what depends on the node object alone (cordon, name, taints, labels, features), `filter_room` what
-depends on the pods there (ports, resources), `filter_pod` both; filters that read other nodes are in `ClusterState`.
-Returns the first failing plugin, in the order of the scheduler's profile, with the texts of `kubectl describe pod`.
+`filter_node` checks what depends on the node object alone (cordon, name, taints, labels, features), `room_refusal` what
+depends on the pods there (ports, resources); filters that read other nodes are in `ClusterState`. Each returns the
+first failing plugin, in the order of the scheduler's profile, with the texts of `kubectl describe pod`.
 Integers only: quantities were rounded by the scheduler's rules when they were parsed.
 """
 
@@ -38,7 +38,7 @@ STATEFUL: Final = frozenset(
 """Their Filter fails for every pod where the profile enables it without their PreFilter."""
 _NATIVE: Final = "kubernetes.io/"
 _AFFINITY: Final = misfit("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-_ENFORCED: Final = misfit("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
+ENFORCED: Final = misfit("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
 _UNSCHEDULABLE: Final = misfit("NodeUnschedulable", "node(s) were unschedulable")
 _NAME: Final = misfit("NodeName", "node(s) didn't match the requested node name")
 _TAINTED: Final = misfit("TaintToleration", "node(s) had untolerated taint(s)")
@@ -57,12 +57,6 @@ class Assumptions:
     """Resources that DRA serves where the node has none of them."""
 
 
-def filter_pod(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
-    """Both, by the default profile. `usage` holds bound pods and, where they count, nominated ones."""
-    verdict = filter_node(pod, node)
-    return verdict if isinstance(verdict, Misfit) else filter_room(pod, node, usage)
-
-
 def filter_node(
     pod: PodView, node: NodeView, *, ignored_taints: Collection[str] = (), profile: FilterProfile = DEFAULT_PROFILE
 ) -> Verdict:
@@ -77,14 +71,6 @@ def filter_node(
             if refusal is not None:
                 return refusal
     return FIT
-
-
-def filter_room(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
-    """Filters that read what the pods of the node hold, by the default profile."""
-    given = Assumptions()
-    plugins = (plugin for plugin in DEFAULT_PROFILE.filters if plugin in ROOM_FILTERS)
-    refusals = (room_refusal(plugin, pod, node, usage, given) for plugin in plugins)
-    return next((refusal for refusal in refusals if refusal is not None), FIT)
 
 
 def not_narrowed_to(pod: PodView, node: NodeView, profile: FilterProfile) -> Misfit | None:
@@ -128,7 +114,7 @@ def node_refusal(plugin: str, pod: PodView, node: NodeView, given: Assumptions) 
         case _:
             added = given.profile.added_affinity
             if added is not None and not matches_terms(added, node):
-                return _ENFORCED
+                return ENFORCED
             return None if matches_node(pod, node) else _AFFINITY
 
 

@@ -25,14 +25,9 @@ class Usage:
     @classmethod
     def of(cls, pods: Iterable[PodView]) -> "Usage":
         """What these pods request together: all that are bound to one node and not finished."""
-        usage = cls()
-        needs = []
-        for pod in pods:
-            needs.append(needs_of(pod.requests))
-            if pod.host_ports:
-                usage.ports.update(pod.host_ports)
-        usage.held = Capacity.total(needs)
-        return usage
+        pods = list(pods)
+        ports = Counter(port for pod in pods for port in pod.host_ports)
+        return cls(held=Capacity.total(needs_of(pod.requests) for pod in pods), ports=ports)
 
     def add(self, pod: PodView) -> None:
         self.held += needs_of(pod.requests)

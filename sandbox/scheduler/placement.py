@@ -7,13 +7,13 @@ writes. Pure.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from controller.model.scheduling import DEFAULT_PROFILE
 from controller.model.views import NodeView, PodView
-from controller.simulator.filters import filter_node, filter_pod, filter_room
+from controller.simulator.filters import ROOM_FILTERS, Assumptions, filter_node, room_refusal
 from controller.simulator.usage import Usage
-from controller.simulator.verdicts import Misfit
+from controller.simulator.verdicts import FIT, Misfit, Verdict
 from sandbox.scheduler.records import Failure
 
-ROOM_PLUGINS = frozenset({"NodeResourcesFit", "NodePorts"})
 NO_NODES = "no nodes available to schedule pods"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -39,13 +39,27 @@ def place(
             feasible.append(node)
             continue
         misfits.append(misfit)
-        preemption[NO_VICTIMS if misfit.plugin in ROOM_PLUGINS and fits_empty(pod, node) else NOT_HELPFUL] += 1
+        preemption[NO_VICTIMS if misfit.plugin in ROOM_FILTERS and fits_empty(pod, node) else NOT_HELPFUL] += 1
     if any(node.name == pod.nominated_node for node in feasible):
         return pod.nominated_node
     if feasible:
         return min(feasible, key=lambda node: _rank(pod, node, usage.get(node.name, EMPTY))).name
     plugins = frozenset(misfit.plugin for misfit in misfits)
     return Failure(message=_sentence(len(nodes), misfits, preemption), plugins=plugins)
+
+
+def filter_pod(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
+    """Both, by the default profile. `usage` holds bound pods and, where they count, nominated ones."""
+    verdict = filter_node(pod, node)
+    return verdict if isinstance(verdict, Misfit) else filter_room(pod, node, usage)
+
+
+def filter_room(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
+    """Filters that read what the pods of the node hold, by the default profile."""
+    given = Assumptions()
+    plugins = (plugin for plugin in DEFAULT_PROFILE.filters if plugin in ROOM_FILTERS)
+    refusals = (room_refusal(plugin, pod, node, usage, given) for plugin in plugins)
+    return next((refusal for refusal in refusals if refusal is not None), FIT)
 
 
 def fits_empty(pod: PodView, node: NodeView) -> bool:

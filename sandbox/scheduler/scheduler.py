@@ -13,11 +13,12 @@ from dataclasses import replace
 from kubernetes.client import ApiClient
 
 from controller.model.views import NodeView
+from controller.simulator.filters import ROOM_FILTERS
 from kube.errors import ApiError, Conflict, NotFound, Unavailable
 from kube.reflector import Key, Reflector
 from sandbox.loop import Loop
 from sandbox.scheduler.book import Book
-from sandbox.scheduler.placement import ROOM_PLUGINS, helped, place
+from sandbox.scheduler.placement import helped, place
 from sandbox.scheduler.records import Failure, PodRecord, read_node, read_pod
 from sandbox.scheduler.waiting import BackOff, Item, Waiting
 from sandbox.scheduler.writer import Writer
@@ -150,4 +151,4 @@ class Scheduler:
 
     def _room_freed(self) -> None:
         """Any pod that failed for lack of room is worth another attempt, wherever the room is."""
-        self._waiting.wake(lambda _, failure: bool(failure.plugins & ROOM_PLUGINS))
+        self._waiting.wake(lambda _, failure: bool(failure.plugins & ROOM_FILTERS))

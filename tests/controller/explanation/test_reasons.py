@@ -2,20 +2,21 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from controller.explanation import explain
 from controller.explanation.phrases import counted
 from controller.model.reasons import UnplacedReason
-from controller.model.scheduling import Requirement
+from controller.model.scheduling import FilterProfile, NodeSelectorTerm, Requirement
 from controller.model.snapshot import Snapshot
-from controller.model.views import GpuView, NodeView, PartitionView, PlanView, PodView
+from controller.model.views import GpuView, NodeView, PartitionView, PlannerOptions, PlanView, PodView
 from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.builders.models import A100, H100
 from tests.controller.explanation.answers import answer_to, held_by_each
-from tests.controller.planner.builders import cluster, holder, mig, mps, node, plan_of, pod, server
+from tests.controller.planner.builders import cluster, holder, mig, mps, node, plan_of, pod, replaced, server
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,43 @@ def test_what_the_scheduler_filters_by_is_named() -> None:
         f"{both}. Change the pod's node affinity. "
         f"node-2 does not match the pod's required node affinity. node-1 {both}."
     )
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        (
+            {"filters": ("NodeResourcesFit", "NodeDeclaredFeatures"), "prefilters": ()},
+            "n1, fails filter NodeDeclaredFeatures of scheduler other, whose PreFilter is disabled. Change the pod's "
+            "schedulerName, or ask an administrator to enable that PreFilter in its profile.",
+        ),
+        (
+            {"filters": ("NodeResourcesFit", "InterPodAffinity"), "prefilters": ()},
+            'running "InterPodAffinity" filter plugin: no state from its PreFilter. Change the pod\'s schedulerName, '
+            "or ask an administrator to enable that PreFilter in its profile.",
+        ),
+        (
+            {"added_affinity": (NodeSelectorTerm(labels=(Requirement(key="zone", operator="Exists"),)),)},
+            "n1, does not match the node affinity that scheduler other adds to all pods. Change the pod's "
+            "schedulerName, or ask an administrator to label the node accordingly.",
+        ),
+    ],
+    ids=["no PreFilter", "no PreFilter of one that reads other pods", "added affinity"],
+)
+def test_what_only_the_schedulers_profile_keeps_off_gets_a_remedy_that_helps(
+    profile: dict[str, Any], words: str
+) -> None:
+    """Nothing in the pod but its schedulerName is in the way."""
+    options = PlannerOptions(profiles={"other": FilterProfile(scheduler_name="other", **profile)})
+    waits = replaced(pod("a", "1g.5gb"), scheduler_name="other")
+    snapshot = cluster(server("n1", mig()), pending=[waits])
+    snapshot = replace(snapshot, scheduler_names=frozenset({"default-scheduler", "other"}))
+
+    (missed,) = plan(snapshot, options).unplaced
+    helped = plan(replace(snapshot, pending=(replaced(waits, scheduler_name="default-scheduler"),)), options)
+
+    assert words in missed.message
+    assert [one.node for one in helped.placed] == ["n1"]
 
 
 def on(name: str) -> dict[str, str]:

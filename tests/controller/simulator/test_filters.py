@@ -7,9 +7,10 @@ import pytest
 from controller.model.capacity import Capacity
 from controller.model.scheduling import HostPort, NodeSelectorTerm, Requirement, Taint, Toleration
 from controller.model.views import NodeView, PodView
-from controller.simulator.filters import filter_node, filter_pod
+from controller.simulator.filters import filter_node
 from controller.simulator.usage import Usage
 from controller.simulator.verdicts import FIT, Misfit
+from sandbox.scheduler.placement import filter_pod
 from tests.controller.planner.builders import GIB, node, pod, replaced
 
 

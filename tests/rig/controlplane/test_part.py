@@ -11,7 +11,7 @@ import pytest
 from sandbox.control_plane import ControlPlaneFailed
 from tests.e2e.rig.controlplane.leashed import LEASH, run
 from tests.e2e.rig.controlplane.part import Part
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 PROGRAM = """
 import pathlib, signal, sys, time
@@ -38,7 +38,7 @@ def part(folder: Path, *, polite: bool = True) -> Part:
 def test_started_stopped_killed_and_started_again(tmp_path: Path) -> None:
     server = part(tmp_path)
     server.start()
-    server.wait(20)
+    server.wait(SECONDS)
     first = server.pid
     assert first
     assert alive(first)
@@ -46,7 +46,7 @@ def test_started_stopped_killed_and_started_again(tmp_path: Path) -> None:
     assert not alive(first)
     (tmp_path / "flag").unlink()
     server.start()
-    server.wait(20)
+    server.wait(SECONDS)
     second = server.pid
     assert second
     assert second != first
@@ -58,7 +58,7 @@ def test_started_stopped_killed_and_started_again(tmp_path: Path) -> None:
 def test_a_frozen_server_can_be_stopped(tmp_path: Path) -> None:
     server = part(tmp_path)
     server.start()
-    server.wait(20)
+    server.wait(SECONDS)
     server.signal(signal.SIGSTOP)
     server.stop()
     assert server.pid is None
@@ -69,7 +69,7 @@ def test_a_server_that_ends_at_once_shows_its_log(tmp_path: Path) -> None:
     server = Part("server", command, log=tmp_path / "server.log", ready=lambda: False)
     server.start()
     with pytest.raises(ControlPlaneFailed, match="server ended") as caught:
-        server.wait(20)
+        server.wait(SECONDS)
     assert "bad flag" in str(caught.value)
     server.stop()
 
@@ -103,7 +103,7 @@ time.sleep(60)
 
 def test_a_program_that_is_run_to_its_end(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"]
-    done = run(command, seconds=20, cwd=tmp_path, capture_output=True, text=True)
+    done = run(command, seconds=SECONDS, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
 
 
@@ -115,11 +115,10 @@ def test_a_program_that_takes_too_long(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_program_ends_with_the_process_that_ran_it(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
-    program = f"import os, pathlib, time; pathlib.Path({str(flag)!r}).write_text(str(os.getpid())); time.sleep(60)"
-    parent = (
-        f"from tests.e2e.rig.controlplane.leashed import run; run([{sys.executable!r}, '-c', {program!r}], seconds=60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", parent]) as process:
+    program = f"import os, pathlib, time; pathlib.Path({str(flag)!r}).write_text(str(os.getpid())); time.sleep(600)"
+    # By itself: its package imports a thousand modules, a second of CPU, which a busy machine gives no one in a minute.
+    parent = f"from leashed import run; run([{sys.executable!r}, '-c', {program!r}], seconds=600)"
+    with subprocess.Popen([sys.executable, "-c", parent], cwd=LEASH.parent) as process:
         eventually(lambda: flag.exists() and flag.read_text(), "the program runs")
         os.kill(process.pid, signal.SIGKILL)
     eventually(lambda: not alive(int(flag.read_text())), "the program ended")

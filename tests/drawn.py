@@ -1,11 +1,11 @@
 """How many examples of a property, and which points of a sweep, a test takes, by the chosen hypothesis profile."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, TypeVar
 
-from hypothesis import settings
+from hypothesis import example, settings
 
 FULL = 100
 LEAST = 5
@@ -17,9 +17,9 @@ def examples(thorough: int) -> int:
     return max(LEAST, thorough * _by_default() // FULL)
 
 
-def points(sweep: Sequence[T]) -> Sequence[T]:
-    """All where 100 examples are drawn by default, else every sixth, and the last."""
-    return sweep if _by_default() >= FULL else [*sweep[:-1:6], *sweep[-1:]]
+def points(sweep: Sequence[T], each: int = 6) -> Sequence[T]:
+    """All where 100 examples are drawn by default, else every sixth, or so, and the last."""
+    return sweep if _by_default() >= FULL else [*sweep[:-1:each], *sweep[-1:]]
 
 
 def cells(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -31,6 +31,17 @@ def cells(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     for column in columns[1:]:
         dice.shuffle(column)
     return list(zip(*columns, strict=True))
+
+
+def with_examples(cases: Sequence[object]) -> Callable[[T], T]:
+    """A property is tried with these besides what is drawn: with those that `points` takes of them."""
+
+    def decorate(test: T) -> T:
+        for case in points(cases):
+            test = example(case)(test)
+        return test
+
+    return decorate
 
 
 def _by_default() -> int:

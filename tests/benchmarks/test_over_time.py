@@ -208,7 +208,7 @@ def test_same_seed_gives_the_same_bytes() -> None:
     command = [sys.executable, "-m", "benchmarks.over_time", "--jobs", "bursts", "--cluster", TWO, "--json"]
     runs = [
         subprocess.run(
-            [*command, "--policy", ",".join(POLICIES), "--horizon", "9000"],
+            [*command, "--policy", ",".join(POLICIES), "--horizon", "4500"],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,
@@ -223,7 +223,7 @@ def test_same_seed_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize("name", MAKERS)
 def test_workloads_run_and_are_shown_for_people(name: str) -> None:
     shown: list[str] = []
-    arguments = ["--jobs", name, "--cluster", TWO, "--policy", "first-fit,gpuplan", "--horizon", "8000"]
+    arguments = ["--jobs", name, "--cluster", TWO, "--policy", "first-fit,gpuplan", "--horizon", "4000"]
     assert main([*arguments, "--seeds", "1,2"], lambda line: shown.append(str(line))) == 0
     assert shown[2].startswith("| first-fit | ")
     assert "[" in shown[2]

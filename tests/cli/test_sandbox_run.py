@@ -1,8 +1,6 @@
 """`gpuplan sandbox run` on every example, as a person runs it: a process, its exit code, its JSON."""
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cli.__main__ import main
 from sandbox.cli.tables import CONTROL_NODES
 from tests.cli.sandbox_runs import EXAMPLES, GUIDE, Examples, ready, run
 
@@ -184,16 +183,15 @@ def test_what_cannot_settle_in_time_is_reported_and_exits_1(tmp_path: Path) -> N
     assert "gpuplan: controller ended by itself 0 times; its log ends:\n" in done.stderr
 
 
-def test_a_bad_file_exits_2_before_anything_starts(tmp_path: Path) -> None:
+def test_a_bad_file_exits_2_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.yaml").write_text("apiVersion: v1\nkind: Nod\nmetadata: {name: n}\n")
 
-    done = run("-f", str(tmp_path / "bad.yaml"), timeout_seconds=60)
+    assert main(["sandbox", "run", "-f", str(tmp_path / "bad.yaml")]) == 2
 
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"gpuplan: {tmp_path}/bad.yaml: document 0: apiVersion, kind: ")
+    assert capsys.readouterr().err.startswith(f"gpuplan: {tmp_path}/bad.yaml: document 0: apiVersion, kind: ")
 
 
-def test_crds_prints_the_yaml_that_lies_in_crds() -> None:
-    done = subprocess.run([sys.executable, "-m", "cli", "crds"], capture_output=True, text=True, check=True, timeout=60)
+def test_crds_prints_the_yaml_that_lies_in_crds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crds"]) == 0
 
-    assert done.stdout == (EXAMPLES.parent / "crds" / "gpuplan.dev_gpupartitionplans.yaml").read_text()
+    assert capsys.readouterr().out == (EXAMPLES.parent / "crds" / "gpuplan.dev_gpupartitionplans.yaml").read_text()

@@ -5,6 +5,7 @@ Read without promtool; `tests/e2e/test_alerts.py` runs the cases with it.
 
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,13 @@ def test_the_index_lists_every_alert_as_it_is() -> None:
 
 def documents(*kinds: str) -> list[dict[str, Any]]:
     """Of deploy/manifests."""
+    return [body for body in rendered() if body["kind"] in kinds]
+
+
+@cache
+def rendered() -> list[dict[str, Any]]:
     texts = [path.read_text() for path in sorted(manifests.FOLDER.glob("*.yaml"))]
-    return [body for text in texts for body in yaml.safe_load_all(text) if body and body["kind"] in kinds]
+    return [body for text in texts for body in yaml.safe_load_all(text) if body]
 
 
 each_page = pytest.mark.parametrize("page", sorted(RUNBOOKS.glob("*.md")), ids=lambda page: page.stem)

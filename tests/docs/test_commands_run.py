@@ -15,6 +15,7 @@ from kube import apply, clients
 from tests.apiserver import ApiServer
 from tests.builders.objects import manifest, node, plan, pod
 from tests.docs.pages import Command, commands
+from tests.drawn import points
 from tests.sandbox.apiserver.probe import Kubectl
 
 NODE = "gpu-node-1"
@@ -75,6 +76,6 @@ def test_commands_are_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", RUN, ids=" ".join)
+@pytest.mark.parametrize("words", points(RUN), ids=" ".join)
 def test_an_api_server_answers(words: tuple[str, ...], kubectl: Kubectl) -> None:
     kubectl(*words)

@@ -198,6 +198,13 @@ class World(ApiMemory, PodsMemory):
             self.tick()
         self.clock.now += seconds
 
+    def run_for(self, seconds: float) -> None:
+        """In steps as long as the pace of its passes; none takes less than a second, and none more than ten."""
+        until = self.clock.now + seconds
+        while self.clock.now < until:
+            due = self.pass_only()
+            self.step(min(max(due, 1.0), 10.0))
+
     def settle(self, passes: int = 0) -> None:
         """Run so many passes, or until nothing happens any more; a kill brings a new agent."""
         quiet = 0

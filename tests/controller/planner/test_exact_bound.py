@@ -15,7 +15,7 @@ from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check
-from tests.drawn import examples, points
+from tests.drawn import cells, examples, points
 
 pytestmark = pytest.mark.slow
 
@@ -45,8 +45,7 @@ def test_the_gap_is_within_the_limit(mix: str, seed: int) -> None:
     assert 0 <= bound - len(result.placed) <= limit(snapshot, bound)
 
 
-@pytest.mark.parametrize("name", ["cpu uneven", "memory uneven"])
-@pytest.mark.parametrize("seed", range(31, 37))
+@pytest.mark.parametrize(("name", "seed"), cells(["cpu uneven", "memory uneven"], range(31, 37)))
 def test_of_small_clusters_with_uneven_nodes_two_pods_at_most_are_left_out(name: str, seed: int) -> None:
     """More pods come than fit, and neither CPU nor memory is where most GPUs are free."""
     made = case(FAMILIES[name], nodes=4, gpus=4, seed=seed, more=0.6)
@@ -231,8 +230,7 @@ def test_at_size_the_lowest_level_gets_what_the_higher_ones_leave() -> None:
     assert within_limits(snapshot, served_by_level(snapshot), exact)
 
 
-@pytest.mark.parametrize("seed", points(range(6)))
-@pytest.mark.parametrize("mix", sorted(MIXES))
+@pytest.mark.parametrize(("mix", "seed"), cells(sorted(MIXES), range(6)))
 def test_our_own_bound_holds_and_is_near(mix: str, seed: int) -> None:
     snapshot = instance(nodes=4, gpus=4, pods=60, seed=seed, mix=MIXES[mix])
     exact = oracle.exact_bound(snapshot, per_node=True).pods

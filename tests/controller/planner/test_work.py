@@ -28,6 +28,7 @@ from controller.planner.placement.shares import Scale
 from controller.planning import plan
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
+from tests.drawn import cells
 
 AWAY = PodAffinityTerm(
     topology_key="kubernetes.io/hostname",
@@ -179,8 +180,7 @@ def sizes(number: int, unlike: str) -> list[PodView]:
     return [pod(f"pod-{one:03}", "1g.5gb", cpu=1000 + one) for one in range(number)]
 
 
-@pytest.mark.parametrize("cut", ["mig", "mps"])
-@pytest.mark.parametrize("unlike", ["size", "sizes", "count", "cpu"])
+@pytest.mark.parametrize(("cut", "unlike"), cells(["mig", "mps"], ["size", "sizes", "count", "cpu"]))
 def test_a_further_pod_that_is_unlike_all_others_costs_what_the_others_cost(cut: str, unlike: str) -> None:
     made = mig if cut == "mig" else mps
     servers = [server(f"node-{number}", made(0), made(1), partitioning=cut) for number in range(4)]

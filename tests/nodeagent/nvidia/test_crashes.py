@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from partitioning.nvidia_plugin import NodeConfig
+from tests.drawn import examples
 from tests.nodeagent.items import replicas, whole
 from tests.nodeagent.nvidia.conftest import MakeNvidia
 from tests.nodeagent.nvidia.nvidia_world import SHARED, WHOLE, NvidiaWorld
@@ -66,7 +67,7 @@ ACTIONS = st.one_of(
 
 
 @given(st.lists(ACTIONS, min_size=4, max_size=14))
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_no_label_moves_and_no_daemon_reloads_while_a_container_holds_a_device(
     make_nvidia: MakeNvidia, actions: list[tuple[str, object]]
 ) -> None:

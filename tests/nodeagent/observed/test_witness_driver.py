@@ -34,7 +34,7 @@ def test_a_process_that_is_started_again_and_again_makes_few_writes(world: World
     uuid = world.gpu().instances[0].uuid
     assert uuid is not None
     written, dues = [], []
-    for pid in range(100, 700):
+    for pid in range(100, 400):
         processes.attach(world.machine, uuid, pid, 1)
         before = world.effect.done.count("status")
         dues.append(world.run(1.0))
@@ -42,7 +42,7 @@ def test_a_process_that_is_started_again_and_again_makes_few_writes(world: World
         processes.detach(world.machine, pid)
 
     settled = [pid for pid in written if pid >= 110]
-    assert len(settled) <= 10, "one a minute"
+    assert len(settled) <= 5, "one a minute"
     named = int(world.gpu_status()["message"].split("process ")[1].split()[0])
     assert settled[-1] - 5 <= named <= settled[-1], "as it was read last: a reading is used for a few seconds"
     assert max(dues[-100:]) == min(dues[-100:]) == 10.0, "and the passes become fewer"

@@ -202,8 +202,9 @@ def no_policy(world: World, _monkeypatch: pytest.MonkeyPatch) -> None:
 TROUBLES = (lost_answers, conflicts, stale_watch, ticks_between, no_policy, zeroed, made_again)
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
-@pytest.mark.parametrize("name", list(SCENARIOS)[2:])
+@pytest.mark.parametrize(
+    ("name", "trouble"), cells([*SCENARIOS][2:], TROUBLES), ids=lambda one: getattr(one, "__name__", one)
+)
 def test_no_trouble_with_the_api_has_a_pod_refused(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, name: str, trouble: Callable[..., None]
 ) -> None:
@@ -237,12 +238,10 @@ def test_while_the_api_server_is_down_for_ten_minutes_what_is_broken_leaves_the_
     world.policy = Unavailable(down)
     world.run()
     incidents.lose(world.machine, world.gpu(1).uuid)
-    for _ in range(120):
-        world.run(1.0)
+    world.run_for(120)
     assert world.advertised() == {HALF: 2}, "the broken GPU alone is off the list"
     assert down in world.gpu_status()["message"]
-    for _ in range(480):
-        world.run(1.0)
+    world.run_for(480)
     assert world.advertised() == {HALF: 2}
     assert world.found() == ("Failed", "AdvertiseTimeout")
 

@@ -5,17 +5,21 @@ import pytest
 from crds.v1alpha1 import paths
 from kube import apply
 from tests.builders.objects import node
+from tests.drawn import cells
 from tests.nodeagent.report.agent_and_controller import PlanRig
 
 STEP_SECONDS = 0.5
 
 
-@pytest.mark.parametrize("beat_after", [0, 1, 8], ids=lambda n: f"heartbeat after {n} passes")
-@pytest.mark.parametrize("lag", [0, 1, 3], ids=lambda n: f"Leases {n} turns late")
-@pytest.mark.parametrize("agent_first", [True, False])
+@pytest.mark.parametrize(
+    ("beat_after", "lag", "agent_first"),
+    cells([0, 1, 8], [0, 1, 3], [True, False]),
+    ids=lambda one: "agent first" if one is True else "controller first" if one is False else None,
+)
 def test_ready_changes_once_when_a_silent_agent_returns(
     rig: PlanRig, beat_after: int, lag: int, agent_first: bool
 ) -> None:
+    """The heartbeat comes so many passes after it was wanted, and the controller reads Leases so many turns late."""
     rig.silent()
     sent_at = None
     for turn in range(24):

@@ -5,14 +5,29 @@ the test lets it go, or a clock is injected. Lower limits are fine: a busy machi
 """
 
 import ast
+import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).parent
 CLOCKS = {"monotonic", "perf_counter", "time"}
+LOOKED_FOR = re.compile(rf"timeout=|\.wait\(|urlopen|urllib3|\b({'|'.join(CLOCKS)})\(")
 # What is judged there is a latency that users are promised, on a real control plane.
 MEASURED = {TESTS / "e2e", TESTS / "hardware"}
+
+
+@cache
+def parsed() -> dict[Path, ast.AST]:
+    """The files that have anything that the checks look for."""
+    texts = {path: path.read_text() for path in TESTS.rglob("*.py") if not MEASURED & set(path.parents)}
+    return {path: ast.parse(text) for path, text in texts.items() if LOOKED_FOR.search(text)}
+
+
+def lines(check: Callable[[ast.AST], list[int]]) -> list[str]:
+    return [f"{path}:{line}" for path, tree in parsed().items() for line in check(tree)]
 
 
 def reads_a_clock(node: ast.expr) -> bool:
@@ -82,13 +97,45 @@ def test_the_check_sees_impatient_requests(line: str, refused: bool) -> None:
     assert bool(impatient_requests(ast.parse(line))) == refused
 
 
+def impatient_waits(tree: ast.AST) -> list[int]:
+    """Lines that wait less than a minute for what must come; what must not come is awaited for less than a second."""
+
+    def impatient(limit: ast.expr) -> bool:
+        return isinstance(limit, ast.Constant) and isinstance(limit.value, (int, float)) and 1 <= limit.value < 60
+
+    asserted = {id(one) for found in ast.walk(tree) if isinstance(found, ast.Assert) for one in ast.walk(found.test)}
+    found = []
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        limits = [word.value for word in call.keywords if word.arg == "timeout"]
+        if id(call) in asserted and getattr(call.func, "attr", "") == "wait":
+            limits += call.args
+        found += [call.lineno for limit in limits if impatient(limit)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("process.communicate(timeout=20)", True),
+        ("assert synced.wait(10)", True),
+        ("assert process.wait(timeout=20) == 0", True),
+        ("assert synced.wait(SECONDS)", False),
+        ("assert not synced.wait(0.1)", False),
+        ("world.wait(5)", False),
+    ],
+)
+def test_the_check_sees_impatient_waits(line: str, refused: bool) -> None:
+    assert bool(impatient_waits(ast.parse(line))) == refused
+
+
+def test_no_test_gives_up_what_comes_late_on_a_busy_machine() -> None:
+    assert lines(impatient_waits) == []
+
+
 def test_no_request_of_a_test_gives_up_while_a_busy_machine_answers() -> None:
-    files = [path for path in TESTS.rglob("*.py") if not MEASURED & set(path.parents)]
-    assert [f"{path}:{line}" for path in files for line in impatient_requests(ast.parse(path.read_text()))] == []
+    assert lines(impatient_requests) == []
 
 
 def test_no_test_has_an_upper_limit_by_wall_clock() -> None:
-    files = [path for path in TESTS.rglob("*.py") if not MEASURED & set(path.parents)]
-    assert files
-    found = [f"{path}:{line}" for path in files for line in upper_limits(ast.parse(path.read_text()))]
-    assert found == []
+    assert parsed()
+    assert lines(upper_limits) == []

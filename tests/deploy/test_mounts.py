@@ -19,7 +19,7 @@ from nodeagent.device_plugin.__main__ import parse_arguments
 from nodeagent.mps.__main__ import parse_arguments as parse_mps
 from nodeagent.settings import Settings
 from tests.e2e.rig.controlplane.tenants import MANIFESTS, manifests_of
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 PROGRAM = Path(inspect.getfile(nodeagent)).parent
 PLUGIN = PROGRAM / "device_plugin"
@@ -143,7 +143,7 @@ def test_the_first_process_starts_a_program_again_that_ended_and_ends_with_its_p
         eventually(lambda: count.exists() and count.stat().st_size >= 2, "the program was started twice")
         assert first.poll() is None
         first.terminate()
-        assert first.wait(20) == 0
+        assert first.wait(SECONDS) == 0
 
 
 @pytest.mark.parametrize("name", ["gpuplan-device-plugin", "gpuplan-mps"])

@@ -15,7 +15,7 @@ from kube.reflector import Key, Reflector
 from kube.watch import WatchTiming
 from tests.apiserver import ApiServer, exists
 from tests.builders.objects import config_map
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 QUICK = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.1, short_watch_seconds=0.0)
@@ -115,7 +115,7 @@ def test_a_reflector_lives_through_drops_and_compaction(server: ApiServer, api: 
         put(f"p{number}", "0")
     follower = Follower(api, maps)
     follower.reflector.start()
-    assert follower.reflector.synced.wait(20)
+    assert follower.reflector.synced.wait(SECONDS)
     assert len(follower.seen) == 520
 
     for round_ in range(1, 4):
@@ -153,10 +153,10 @@ def test_election_and_heartbeat(api: ApiClient) -> None:
     ]
     for elector in electors:
         elector.start()
-    first = led.get(timeout=20)
+    first = led.get(timeout=SECONDS)
     assert [e.leading for e in electors] == [e.identity == first for e in electors]
     next(e for e in electors if e.identity == first).stop()
-    assert led.get(timeout=20) != first
+    assert led.get(timeout=SECONDS) != first
     for elector in electors:
         elector.stop()
 

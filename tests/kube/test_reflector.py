@@ -7,7 +7,7 @@ from kube import clients
 from kube.reflector import Key, Reflector
 from tests.kube.fake_api import Answer, Stream, status
 from tests.kube.watched import PATH, QUICK, Change, Script, Serve, Watched, bookmark, change, page, phase_of, pod
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 
 def test_pages_then_events(serve: Serve, watch: Callable[..., Watched]) -> None:
@@ -17,7 +17,7 @@ def test_pages_then_events(serve: Serve, watch: Callable[..., Watched]) -> None:
     watched = watch(server, fieldSelector="spec.nodeName=n")
     assert watched.next() == change("a", None, "Pending")
     assert watched.next() == change("b", None, "Running")
-    assert watched.reflector.synced.wait(10)
+    assert watched.reflector.synced.wait(SECONDS)
     first, second = server.of("GET", limit="500")
     assert (first.query.get("continue"), second.query.get("continue")) == (None, "t1")
     assert first.query["fieldSelector"] == "spec.nodeName=n"
@@ -49,7 +49,7 @@ def test_410_in_the_middle_of_paging_lists_again_in_one_piece(serve: Serve, watc
     ]
     server = serve(Script(lists, []))
     watched = watch(server)
-    assert watched.reflector.synced.wait(10)
+    assert watched.reflector.synced.wait(SECONDS)
     assert watched.reflector.items() == {("ns", "a"): "Running", ("ns", "b"): "Pending"}
     assert "limit" not in server.of("GET")[2].query
     eventually(lambda: server.of("GET", watch="true"), "a watch")
@@ -114,6 +114,9 @@ def test_one_bad_object_and_a_failing_handler_stop_nothing(serve: Serve) -> None
     reflector.start()
     stream.send("MODIFIED", {"metadata": pod("a", "", 8)["metadata"]})  # no status: cannot be projected
     stream.send("ADDED", pod("b", "Pending", 9))
-    assert [seen.get(timeout=10), seen.get(timeout=10)] == [change("a", None, "Pending"), change("b", None, "Pending")]
+    assert [seen.get(timeout=SECONDS), seen.get(timeout=SECONDS)] == [
+        change("a", None, "Pending"),
+        change("b", None, "Pending"),
+    ]
     assert reflector.items()["ns", "a"] == "Pending"  # what was known of it is kept
     reflector.stop()

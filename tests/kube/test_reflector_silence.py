@@ -10,7 +10,7 @@ from kube.watch import WatchTiming
 from tests.clock import Clock
 from tests.kube.fake_api import Answer, FakeApi, Hang, Request, Stream, status
 from tests.kube.watched import Script, Serve, Watched, bookmark, page
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 HASTY = WatchTiming(first_backoff_seconds=0.01, cap_backoff_seconds=0.01)
 
@@ -139,7 +139,7 @@ def test_failures_are_spaced_by_growing_pauses(serve: Serve, watch: Callable[...
     server = serve(Script([*answers, page(7)], []))
     started = time.monotonic()
     watched = watch(server)
-    assert watched.reflector.synced.wait(10)
+    assert watched.reflector.synced.wait(SECONDS)
     assert time.monotonic() - started >= 0.01 + 0.02 + 0.04 + 0.05
     assert watched.reflector.last_error == ""
     assert len(server.of("GET", limit="500")) == 5

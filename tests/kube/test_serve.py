@@ -21,7 +21,7 @@ from kube.serve import (
     metrics_page,
     one_at_a_time,
 )
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 
 class ServerDesk:
@@ -133,7 +133,7 @@ def test_probes_and_scrapes_are_answered_while_the_port_is_flooded(flooded: Serv
 
 
 def test_a_flood_ends_no_connection_of_another_address(desk: ServerDesk) -> None:
-    with socket.create_connection(("127.0.0.1", desk.server.port), timeout=10) as early:
+    with socket.create_connection(("127.0.0.1", desk.server.port), timeout=SECONDS) as early:
         early.sendall(b"GET /healthz HTTP/1.0\r\n")
         flood = [
             socket.create_connection(("127.0.0.1", desk.server.port), 10, source_address=("127.0.0.2", 0))

@@ -9,6 +9,7 @@ from kube import clients
 from kube.reflector import Key, Reflector
 from kube.watch import WatchTiming
 from tests.kube.fake_api import Answer, FakeApi, Reply, Request, Route, Stream
+from tests.waiting import SECONDS
 
 Serve = Callable[[Route], FakeApi]
 Change = tuple[Key, str | None, str | None]
@@ -81,7 +82,7 @@ class Watched:
         self.changes.put((key, old, new))
 
     def next(self) -> Change:
-        return self.changes.get(timeout=10)
+        return self.changes.get(timeout=SECONDS)
 
 
 def change(name: str, old: str | None, new: str | None) -> Change:

@@ -35,7 +35,7 @@ def started() -> Iterator[Cluster]:
 def sums(cluster: Cluster, name: str) -> dict[str, float]:
     """Of each series of a histogram, by its one label."""
     port = yaml.safe_load((cluster.directory / "controller.yaml").read_text())["metricsPort"]
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         page = answer.read().decode()
     found = re.findall(rf'^{name}_sum{{\w+="([\w-]+)"}} (\S+)$', page, re.MULTILINE)
     return {label: float(value) for label, value in found if float(value)}

@@ -9,7 +9,7 @@ from kube.errors import NotFound, Unavailable
 from sandbox import writes
 from sandbox.loop import Loop
 from sandbox.writes import Writes
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_call_that_fails_does_not_end_the_loop(loop: Loop, caplog: pytest.LogC
     loop.post(lambda: 1 // 0)
     loop.post(made.set)
     loop.start()
-    assert made.wait(20)
+    assert made.wait(SECONDS)
     assert "a step failed" in caplog.text
 
 

@@ -19,7 +19,7 @@ from kube import apply, clients
 from kube.settings import SettingsError
 from tests.apiserver import ApiServer, Refuse
 from tests.builders.objects import config_map
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 MINE = json.dumps(
     {
@@ -136,7 +136,7 @@ def test_a_file_that_changes_is_noticed_once(tmp_path: Path, caplog: pytest.LogC
             path.write_text(text)
             assert eventually(lambda: "keeping the configuration that was read before" in caplog.text, text[:20])
         path.unlink()
-        assert changed.acquire(timeout=10)
+        assert changed.acquire(timeout=SECONDS)
         assert not changed.acquire(timeout=0.1)
     finally:
         watch.stop()
@@ -158,7 +158,7 @@ def test_a_file_that_is_being_written_is_no_change(monkeypatch: pytest.MonkeyPat
     watch = SourceWatch(settings, clients.for_url("http://127.0.0.1:9"), known, changed=changed.set, poll_seconds=0.001)
     watch.start()
 
-    assert changed.wait(10)
+    assert changed.wait(SECONDS)
     watch.stop()
     assert len(looks) == 7
 
@@ -179,7 +179,7 @@ def test_a_config_map_that_changes_is_noticed(server: ApiServer) -> None:
             "/api/v1/namespaces/default/configmaps/changing",
             {"data": {"config.yaml": MINE.replace("mine", "ours")}},
         )
-        assert changed.acquire(timeout=10)
+        assert changed.acquire(timeout=SECONDS)
     finally:
         watch.stop()
 

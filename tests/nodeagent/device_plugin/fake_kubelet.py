@@ -28,7 +28,9 @@ from kube.kubelet_api import podresources_pb2 as pr
 from kube.kubelet_api import podresources_pb2_grpc as pr_rpc
 from kube.kubelet_api.paths import KubeletPaths, unix_target
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
+DIAL_SECONDS = 1.0
+PRE_START_SECONDS = 30.0
 NAME = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 Raw = dict[str, Any]
 LOCAL = (("grpc.use_local_subchannel_pool", 1),)
@@ -131,7 +133,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
         self.known_paths.add(endpoint)
         channel = grpc.insecure_channel(unix_target(endpoint), options=LOCAL)
         try:
-            grpc.channel_ready_future(channel).result(timeout=1.0)
+            grpc.channel_ready_future(channel).result(timeout=DIAL_SECONDS)
         except grpc.FutureTimeoutError:
             channel.close()
             context.abort(grpc.StatusCode.UNKNOWN, "failed to dial device plugin: context deadline exceeded")
@@ -234,7 +236,7 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
     def pre_start(self, resource: str, *ids: str) -> None:
         known = self.resources[resource]
         assert known.newest.options.pre_start_required
-        known.newest.plugin.PreStartContainer(dp.PreStartContainerRequest(devices_ids=ids), timeout=30)
+        known.newest.plugin.PreStartContainer(dp.PreStartContainerRequest(devices_ids=ids), timeout=PRE_START_SECONDS)
 
     # --- pod-resources
 

@@ -173,7 +173,7 @@ def test_the_page_is_on_loopback(silent: Path) -> None:
     with closing(HeldPort()) as held:
         Liveness(lambda: [silent], clock).start(held.number)
         url = f"http://{LOOPBACK}:{held.number}/healthz"
-        with urlopen(url, timeout=20) as page:
+        with urlopen(url, timeout=60) as page:
             assert (page.status, page.read()) == (200, b"ok\n")
         failed = eventually(lambda: failure(url, clock), "a failure after a minute")
         assert failed[0] == 500
@@ -184,7 +184,7 @@ def failure(url: str, clock: Clock) -> tuple[int, str] | None:
     """A minute later."""
     clock.now += 61
     try:
-        with urlopen(url, timeout=20):
+        with urlopen(url, timeout=60):
             return None
     except HTTPError as error:
         with error:

@@ -18,7 +18,7 @@ from tests import mps as daemons
 from tests.nodeagent.device_plugin.conftest import PluginNode
 from tests.nodeagent.device_plugin.devices import GPU_B, SLICE, mps
 from tests.nodeagent.device_plugin.fake_kubelet import FakeKubelet
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def spawn(node: PluginNode) -> Iterator[Spawn]:
     yield start
     for process in started:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=SECONDS)
 
 
 def is_another(node: PluginNode, boot_token: str) -> bool:
@@ -62,13 +62,13 @@ def test_sigterm_ends_it_cleanly(node: PluginNode, kubelet: FakeKubelet, spawn: 
     process = spawn()
     node.load(CONFIG)
     second = spawn()
-    assert second.wait(timeout=20) == 1
+    assert second.wait(timeout=SECONDS) == 1
     assert second.stderr is not None
     assert "another device plugin runs on" in second.stderr.read()
     assert kubelet.open_streams(MIG) == 1
 
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=SECONDS) == 0
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     eventually(lambda: kubelet.open_streams(MIG) == 0, "the end of the stream")
@@ -83,11 +83,11 @@ def test_the_plugin_tells_the_probe_that_it_lives(node: PluginNode, kubelet: Fak
         process = spawn("nodeagent.device_plugin", "--liveness-port", str(port.number))
         node.load(CONFIG)
         for _ in range(2):
-            with urlopen(f"http://{LOOPBACK}:{port.number}/healthz", timeout=20) as page:
+            with urlopen(f"http://{LOOPBACK}:{port.number}/healthz", timeout=60) as page:
                 assert (page.status, page.read()) == (200, b"ok\n")
             kubelet.stop()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=SECONDS) == 0
 
 
 def test_sigterm_ends_the_supervisor_while_an_mps_daemon_hangs(
@@ -110,7 +110,7 @@ def test_the_plugin_comes_back_after_sigkill(node: PluginNode, kubelet: FakeKube
     kubelet.allocate(MIG)
     for _ in range(2):
         process.kill()
-        process.wait(timeout=20)
+        process.wait(timeout=SECONDS)
         process = spawn()
         eventually(partial(is_another, node, before.boot_token), "another plugin process in loaded.json")
         before = node.load(CONFIG)

@@ -23,6 +23,7 @@ from nodeagent.hardware.driver_thread import COOL_DOWN_SECONDS, Hanging, Threade
 from partitioning.layouts import Instance
 from tests.clock import Clock
 from tests.nodeagent.lanes import ended
+from tests.waiting import SECONDS
 
 PLACED = Instance(start=4, size=4, profile="3g.40gb")
 GPUS = 3
@@ -86,7 +87,7 @@ class GatedDriver(GpuDriver):
         self.running[of] += 1
         self.most_running[of] = max(self.most_running.get(of, 0), self.running[of])
         gate = self.gates.get(of)
-        assert gate is None or gate.wait(20)
+        assert gate is None or gate.wait(SECONDS)
         self.running[of] -= 1
 
 
@@ -113,7 +114,7 @@ def returned(driver: ThreadedDriver, index: int) -> None:
     """Wait until the late call of a GPU has come back."""
     done = threading.Event()
     driver._lanes[index]._tasks.put(done.set)
-    assert done.wait(10)
+    assert done.wait(SECONDS)
 
 
 def test_a_gpu_that_hangs_is_reported_and_the_others_are_read(gated: GatedDriver) -> None:
@@ -202,7 +203,7 @@ def test_a_count_that_hangs_is_given_up_and_is_tried_again_when_it_has_returned(
     gated.open("node")
     done = threading.Event()
     driver._node._tasks.put(done.set)
-    assert done.wait(10)
+    assert done.wait(SECONDS)
     assert len(driver.observe()) == GPUS
     assert driver.hanging() is None
     assert driver.close()

@@ -20,6 +20,7 @@ from sandbox.driver.store import Store
 from tests import faults, incidents
 from tests.builders.models import H100
 from tests.nodeagent.hardware.machine import NVML, Machine, make, parent
+from tests.waiting import SECONDS
 
 COMPUTE_PROFILES = "nvmlGpuInstanceGetComputeInstanceProfileInfo"
 
@@ -280,7 +281,7 @@ def test_the_library_is_opened_once_by_threads_that_begin_together(
     threads = [threading.Thread(target=machine.driver.observe_gpu, args=(index,)) for index in (0, 1)]
     for thread in threads:
         thread.start()
-    assert inside.acquire(timeout=10)
+    assert inside.acquire(timeout=SECONDS)
     assert not inside.acquire(timeout=0.2), "the other thread waits"
     go.set()
     for thread in threads:

@@ -13,7 +13,7 @@ from sandbox.mps import clients
 from tests.mps import connected, hang
 from tests.nodeagent.device_plugin.conftest import PluginNode
 from tests.nodeagent.device_plugin.devices import GPU_B, mps
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def spawn(node: PluginNode) -> Iterator[Spawn]:
     yield start
     for process in started:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=SECONDS)
 
 
 def is_ready(node: PluginNode) -> bool:
@@ -56,7 +56,7 @@ def test_sigterm_ends_it_while_a_daemon_hangs_and_the_next_one_adopts_the_daemon
     hang(node.pipe(GPU_B), 3600)
     write_config(node.files, PluginConfig.of([mps(0), mps(1, thread_percent=20)]))
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=SECONDS) == 0
     assert read_mps(node.files) is None, "what it left is not believed"
 
     hang(node.pipe(GPU_B), 0)

@@ -14,6 +14,7 @@ from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.hardware.machine import parent
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
+from tests.waiting import SECONDS
 
 NVML: Any = pynvml
 Wedge = Callable[[str, str], threading.Event]
@@ -59,7 +60,7 @@ def release(world: World, gate: threading.Event, index: int) -> None:
     driver._timeout_seconds = 60
     gate.set()
     driver._lanes[index]._tasks.put(done.set)
-    assert done.wait(10)
+    assert done.wait(SECONDS)
     world.clock.now += COOL_DOWN_SECONDS
 
 

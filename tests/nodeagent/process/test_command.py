@@ -16,7 +16,7 @@ from nodeagent.statedir import StateDir
 from tests.apiserver import ApiServer
 from tests.nodeagent.items import mig
 from tests.nodeagent.real_node import NODE, PLAN, AgentNode
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 pytestmark = pytest.mark.slow
 GRACE_SECONDS = 60
@@ -38,7 +38,7 @@ def test_the_command_ends_cleanly_on_sigterm(node: AgentNode, command: list[str]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as agent:
         eventually(node.ready, "the plan to be Ready")
         agent.send_signal(signal.SIGTERM)
-        _, log = agent.communicate(timeout=20)
+        _, log = agent.communicate(timeout=SECONDS)
 
     assert agent.returncode == 0, log.decode()
     assert node.layouts()[0] == "2g.20gb at 0"
@@ -52,7 +52,7 @@ def test_sigterm_lets_the_step_on_a_gpu_finish_and_begins_no_other(node: AgentNo
     ) as agent:
         eventually(lambda: journal(node), "the step is begun")
         agent.send_signal(signal.SIGTERM)
-        _, log = agent.communicate(timeout=20)
+        _, log = agent.communicate(timeout=SECONDS)
 
     assert agent.returncode == 0, log.decode()
     assert node.layouts()[0] == "2g.20gb at 0"
@@ -74,7 +74,7 @@ def test_sigterm_ends_it_while_a_call_hangs_and_the_next_one_continues(node: Age
     with subprocess.Popen(command, stderr=subprocess.PIPE) as second:
         eventually(node.ready, "the plan to be Ready")
         second.send_signal(signal.SIGTERM)
-        second.communicate(timeout=20)
+        second.communicate(timeout=SECONDS)
     assert node.layouts()[0] == "2g.20gb at 0"
     assert journal(node) == []
 
@@ -104,7 +104,7 @@ def test_a_replaced_driver_ends_the_process_and_the_next_one_continues(node: Age
     with subprocess.Popen(command, stderr=subprocess.PIPE) as second:
         eventually(node.ready, "the plan to be Ready")
         second.send_signal(signal.SIGTERM)
-        second.communicate(timeout=20)
+        second.communicate(timeout=SECONDS)
     assert second.returncode == 0
     assert apply.get(node.api, PLAN)["status"]["node"]["driverVersion"] == "590.48.01"
     assert node.gpu()["partitions"][0]["resource"] == "nvidia.com/mig-4g.40gb"

@@ -7,7 +7,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from tests.sandbox.apiserver.probe import MERGE, Http, Kubectl, Plans
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 CONFIGMAPS = "/api/v1/namespaces/gpuplan-conformance/configmaps"
 PODS = "/api/v1/namespaces/gpuplan-conformance/pods"
@@ -177,7 +177,7 @@ def test_kubectl_delete_waits_until_it_is_gone(kubectl: Kubectl, plans: Plans) -
         eventually(lambda: "deletionTimestamp" in plans.get("n1")["metadata"], "the plan is being deleted")
         waiting = process.poll() is None
         plans.http.patch(plans.path("n1"), {"metadata": {"finalizers": None}})
-        output, _ = process.communicate(timeout=10)
+        output, _ = process.communicate(timeout=SECONDS)
     finally:
         process.kill()
 

@@ -21,7 +21,7 @@ from tests.runtime import RuntimeInHand
 from tests.sandbox.kubelet import builders
 from tests.sandbox.kubelet.fake_api import FakeClusterApi
 from tests.sandbox.kubelet.fakes import FakePlugin, RecordingHooks
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 QUICK = Timings(
     registration_after_seconds=0,
@@ -116,12 +116,14 @@ class KubeletBench:
 
     def offered(self, resource: str = builders.MIG) -> list[str]:
         """Ids in GetAllocatableResources, sorted."""
-        answer = self.lister.GetAllocatableResources(api.AllocatableResourcesRequest(), wait_for_ready=True, timeout=20)
+        answer = self.lister.GetAllocatableResources(
+            api.AllocatableResourcesRequest(), wait_for_ready=True, timeout=SECONDS
+        )
         return sorted(i for devices in answer.devices if devices.resource_name == resource for i in devices.device_ids)
 
     def held(self) -> dict[str, list[str]]:
         """Ids in List by pod name, sorted; a listed pod without devices has none."""
-        answer = self.lister.List(api.ListPodResourcesRequest(), wait_for_ready=True, timeout=20)
+        answer = self.lister.List(api.ListPodResourcesRequest(), wait_for_ready=True, timeout=SECONDS)
         return {
             pod.name: sorted(i for c in pod.containers for devices in c.devices for i in devices.device_ids)
             for pod in answer.pod_resources

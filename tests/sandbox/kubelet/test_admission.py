@@ -9,7 +9,7 @@ from tests.sandbox.kubelet.builders import MIG, Raw, container, node, pod
 from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
 from tests.sandbox.kubelet.fake_api import FakeClusterApi
 from tests.sandbox.kubelet.fakes import FakePlugin
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 OTHER = "nvidia.com/gpu-10gb"
 
@@ -133,7 +133,7 @@ def test_admission_is_one_thread_in_bind_order(bench: KubeletBench) -> None:
     running = bench.run(pod("running", containers=[container()]))
     plugin.may_allocate.clear()
     first, second = bench.api.add(pod("first")), bench.api.add(pod("second", containers=[container()]))
-    assert plugin.allocating.wait(5)
+    assert plugin.allocating.wait(SECONDS)
     bench.api.delete(running)
 
     assert bench.held() == {"running": [], "first": []}, "a pod in admission is listed, without devices"

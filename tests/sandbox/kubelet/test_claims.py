@@ -11,7 +11,7 @@ from nodeagent.observed.kubelet import Kubelet as Reader
 from nodeagent.observed.kubelet import Listed
 from tests.sandbox.kubelet.builders import Raw, container, pod
 from tests.sandbox.kubelet.conftest import KubeletBench
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 DRIVER, HALF = "gpu.nvidia.com", "gpu-0-mig-3g40gb-9-4"
 
@@ -24,7 +24,7 @@ def claiming(name: str = "p") -> Raw:
 
 def listed(bench: KubeletBench) -> dict[str, list[tuple[str, str, str]]]:
     """Claim, driver and device by container."""
-    (found,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=20).pod_resources
+    (found,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=SECONDS).pod_resources
     return {
         each.name: [
             (claim.claim_name, device.driver_name, device.device_name)

@@ -9,7 +9,7 @@ from kube.kubelet_api import podresources_pb2 as api
 from sandbox.kubelet.podresources import RateLimit
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import QUICK, KubeletBench
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 
 def test_the_list_is_empty_while_the_api_is_not_reachable_and_devices_are_full(bench: KubeletBench) -> None:
@@ -46,7 +46,7 @@ def test_one_entry_per_device(bench: KubeletBench) -> None:
     bench.plugin(*ids)
     bench.run(pod("p", containers=[container(devices=6)]))
 
-    (listed,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=20).pod_resources
+    (listed,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=SECONDS).pod_resources
     devices = listed.containers[0].devices
     assert [(d.resource_name, len(d.device_ids), d.HasField("topology")) for d in devices] == [(MIG, 1, False)] * 6
     orders = {tuple(d.device_ids[0] for d in bench_list(bench)) for _ in range(5)}
@@ -54,18 +54,18 @@ def test_one_entry_per_device(bench: KubeletBench) -> None:
 
 
 def bench_list(bench: KubeletBench) -> list[api.ContainerDevices]:
-    (listed,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=20).pod_resources
+    (listed,) = bench.lister.List(api.ListPodResourcesRequest(), timeout=SECONDS).pod_resources
     return list(listed.containers[0].devices)
 
 
 def test_all_methods_share_one_rate_limit(bench: KubeletBench) -> None:
     bench.kubelet(timings=replace(QUICK, rate_per_second=0.001, rate_burst=3))
-    bench.lister.List(api.ListPodResourcesRequest(), timeout=20)
-    bench.lister.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=20)
-    bench.lister.List(api.ListPodResourcesRequest(), timeout=20)
+    bench.lister.List(api.ListPodResourcesRequest(), timeout=SECONDS)
+    bench.lister.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=SECONDS)
+    bench.lister.List(api.ListPodResourcesRequest(), timeout=SECONDS)
 
     with pytest.raises(grpc.RpcError, match="rejected by rate limit"):
-        bench.lister.List(api.ListPodResourcesRequest(), timeout=20)
+        bench.lister.List(api.ListPodResourcesRequest(), timeout=SECONDS)
 
 
 def test_the_bucket_refills() -> None:

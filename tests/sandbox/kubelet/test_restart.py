@@ -12,7 +12,7 @@ from sandbox.kubelet.kubelet import Kubelet
 from sandbox.kubelet.runtime import ContainerState
 from tests.sandbox.kubelet.builders import MIG, container, pod
 from tests.sandbox.kubelet.conftest import KubeletBench, connects
-from tests.waiting import eventually
+from tests.waiting import SECONDS, eventually
 
 
 def restart(bench: KubeletBench) -> Kubelet:
@@ -194,7 +194,7 @@ def test_a_kill_during_an_allocate_rejects_no_pod(bench: KubeletBench) -> None:
     plugin = bench.plugin("MIG-0")
     plugin.may_allocate.clear()
     raw = bench.api.add(pod("p"))
-    assert plugin.allocating.wait(5)
+    assert plugin.allocating.wait(SECONDS)
     bench.kubelets[-1].kill()
     plugin.may_allocate.set()
     assert "startTime" not in bench.api.status(raw)

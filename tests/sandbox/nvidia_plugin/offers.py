@@ -11,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 
 from kube.kubelet_api import deviceplugin_pb2 as api
 from kube.kubelet_api import deviceplugin_pb2_grpc as services
+from tests.waiting import SECONDS
 
 
 class Kubelet(services.RegistrationServicer):
@@ -52,7 +53,7 @@ def _asked(socket: Path) -> dict[str, Any]:
     options = (("grpc.use_local_subchannel_pool", 1),)
     with grpc.insecure_channel(f"unix:{socket}", options=options) as channel:
         stub = services.DevicePluginStub(channel)
-        listed = next(iter(stub.ListAndWatch(api.Empty(), timeout=20)))
+        listed = next(iter(stub.ListAndWatch(api.Empty(), timeout=SECONDS)))
         devices = {device.ID: device for device in listed.devices}
         ids = sorted(devices)
         asks = {"one": ids[:1], "two": ids[:2], "none": [], "unknown": [ids[0], "unknown"]}
@@ -70,7 +71,7 @@ def _asked(socket: Path) -> dict[str, Any]:
 def _allocated(stub: services.DevicePluginStub, ids: Sequence[str]) -> Any:
     asked = api.ContainerAllocateRequest(devices_ids=ids)
     try:
-        answer = stub.Allocate(api.AllocateRequest(container_requests=[asked]), timeout=20)
+        answer = stub.Allocate(api.AllocateRequest(container_requests=[asked]), timeout=SECONDS)
     except grpc.RpcError as error:
         return f"{error.code().name}: {error.details()}"
     (container,) = (MessageToDict(one, preserving_proto_field_name=True) for one in answer.container_responses)
@@ -86,7 +87,7 @@ def _preferred(stub: services.DevicePluginStub, ids: Sequence[str]) -> Any:
     if len(ids) < 2:
         return None
     asked = api.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=2)
-    answer = stub.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[asked]), timeout=20)
+    answer = stub.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[asked]), timeout=SECONDS)
     return len({one.partition("::")[0] for one in answer.container_responses[0].deviceIDs})
 
 

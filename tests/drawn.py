@@ -10,6 +10,7 @@ from hypothesis import example, settings
 FULL = 100
 LEAST = 5
 T = TypeVar("T")
+Property = TypeVar("Property", bound=Callable[..., None])
 
 
 def examples(thorough: int) -> int:
@@ -33,10 +34,10 @@ def cells(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def with_examples(cases: Sequence[object]) -> Callable[[T], T]:
+def with_examples(cases: Sequence[object]) -> Callable[[Property], Property]:
     """A property is tried with these besides what is drawn: with those that `points` takes of them."""
 
-    def decorate(test: T) -> T:
+    def decorate(test: Property) -> Property:
         for case in points(cases):
             test = example(case)(test)
         return test

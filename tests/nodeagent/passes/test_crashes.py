@@ -356,5 +356,5 @@ def test_what_is_in_use_is_kept_wherever_the_agent_is_killed(
 
     effects = len(story(-1).effect.done)
     assert effects >= 5
-    for kill_after in points(range(1, effects + 1)):
+    for kill_after in points(range(1, effects + 1), each=10):
         story(kill_after)

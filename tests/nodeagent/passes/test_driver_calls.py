@@ -55,7 +55,7 @@ def test_a_settled_node_makes_few_calls_in_every_minute(make_world: MakeWorld, c
             world.pod(SEVENTH)
         world.settle()
         assert len(world.running) == GPUS * len(SEVENTHS)
-    for _ in range(5):
+    for _ in range(3):
         calls.clear()
         passes(world, 60)
 

@@ -1,79 +1,53 @@
 """Reads what the filters need in addition to pods and nodes: namespaces, volumes, services, workloads.
 
-Takes raw objects from files by kind, returns a SchedulingContext made by the controller's own parsers. A kind of which
+Takes raw objects from files by kind, returns a SchedulingContext as the controller's informers would. A kind of which
 the files have no object counts as unknown, as it does for a controller that may not list it. What cannot be read is
 never reported here: it is skipped.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
-from controller.api.pod_groups import read_pod_group
 from controller.api.reading import Unreadable
-from controller.api.storage import (
-    OF_PODS_OWN,
-    read_claim,
-    read_device_class,
-    read_namespace,
-    read_service,
-    read_storage_class,
-    read_volume,
-    read_workload,
-)
+from controller.cache.informers import OF_VOLUMES, POD_GROUPS, WORKLOADS, Kind, context_from
 from controller.model.scheduling import SchedulingContext
 
 Raw = Mapping[str, Any]
-Value = TypeVar("Value")
-Key = tuple[str, str]
 
-STORAGE = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
-CONTEXT_KINDS = ("Namespace", *STORAGE, "Service", *OF_PODS_OWN, "DeviceClass", "PodGroup")
+_OBJECTS = {
+    Kind.NAMESPACES: "Namespace",
+    Kind.CLAIMS: "PersistentVolumeClaim",
+    Kind.VOLUMES: "PersistentVolume",
+    Kind.STORAGE_CLASSES: "StorageClass",
+    Kind.SERVICES: "Service",
+    **{kind: name for name, kind in WORKLOADS.items()},
+    Kind.DEVICE_CLASSES: "DeviceClass",
+    **dict.fromkeys(chain.from_iterable(POD_GROUPS.values()), "PodGroup"),
+}
+STORAGE = tuple(_OBJECTS[kind] for kind in OF_VOLUMES)
+CONTEXT_KINDS = tuple(dict.fromkeys(_OBJECTS.values()))
 
 
 def context_of(by_kind: Mapping[str, Sequence[Raw]]) -> SchedulingContext:
     """`by_kind` holds a list, empty or not, for each of CONTEXT_KINDS."""
-    workloads = {
-        (kind, *key): one for kind in OF_PODS_OWN for key, one in (_known(by_kind[kind], read_workload) or {}).items()
-    }
-    resources = (_known(by_kind["DeviceClass"], read_device_class) or {}).values()
-    claims = _known(by_kind["PersistentVolumeClaim"], read_claim)
-    classes = _by_name(_known(by_kind["StorageClass"], read_storage_class))
-    if classes is None and claims and all(claim.bound for claim in claims.values()):
-        classes = {}  # none is needed
-    return SchedulingContext(
-        namespaces=_by_name(_known(by_kind["Namespace"], read_namespace)),
-        claims=claims,
-        volumes=_by_name(_known(by_kind["PersistentVolume"], read_volume)),
-        storage_classes=classes,
-        services=_known(by_kind["Service"], read_service),
-        workloads=workloads or None,
-        pod_groups={
-            (group, *key): least
-            for group in {_api_group(raw) for raw in by_kind["PodGroup"]}
-            for key, least in (
-                _known([raw for raw in by_kind["PodGroup"] if _api_group(raw) == group], read_pod_group) or {}
-            ).items()
-        },
-        dra_resources=frozenset(chain.from_iterable(resources)),
-    )
 
+    def items(kind: Kind) -> dict[tuple[str, str], Any] | None:
+        """By namespace and name; None where there is no object at all, of workloads where there is none of any kind."""
+        (path, read), name = kind.value, _OBJECTS[kind]
+        if not (any(by_kind[each] for each in WORKLOADS) if name in WORKLOADS else by_kind[name]):
+            return None
+        found: dict[tuple[str, str], Any] = {}
+        for raw in by_kind[name]:
+            value = read(raw)
+            # Three systems have PodGroups.
+            meant = name != "PodGroup" or path.startswith(f"/apis/{str(raw.get('apiVersion')).partition('/')[0]}/")
+            if meant and not isinstance(value, Unreadable):
+                found[raw["metadata"].get("namespace") or "default", raw["metadata"]["name"]] = value
+        return found
 
-def _known(objects: Sequence[Raw], read: Callable[[Raw], Value | Unreadable]) -> dict[Key, Value] | None:
-    """By namespace and name; None where there is no object at all."""
-    if not objects:
-        return None
-    found: dict[Key, Value] = {}
-    for raw in objects:
-        value = read(raw)
-        if not isinstance(value, Unreadable):
-            found[raw["metadata"].get("namespace") or "default", raw["metadata"]["name"]] = value
-    return found
-
-
-def _api_group(raw: Raw) -> str:
-    return str(raw.get("apiVersion")).partition("/")[0]
-
-
-def _by_name(found: Mapping[Key, Value] | None) -> dict[str, Value] | None:
-    return None if found is None else {name: value for (_, name), value in found.items()}
+    context = context_from(items)
+    if context.storage_classes is None and context.claims and all(claim.bound for claim in context.claims.values()):
+        return replace(context, storage_classes={})  # none is needed
+    return context

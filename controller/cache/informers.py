@@ -9,7 +9,7 @@ is not listed yet, or that the controller may not list, is None there, which mea
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from itertools import chain
 from typing import Any, TypeAlias
@@ -151,30 +151,11 @@ class SchedulingInformers:
 
     def context(self) -> SchedulingContext:
         """Everything that is known now."""
-        services = self._items(Kind.SERVICES)
-        workloads = {name: self._items(kind) for name, kind in WORKLOADS.items()}
-        known = all(found is not None for found in workloads.values())
-        return SchedulingContext(
-            namespaces=_by_name(self._items(Kind.NAMESPACES)),
-            claims=self._items(Kind.CLAIMS),
-            volumes=_by_name(self._items(Kind.VOLUMES)),
-            storage_classes=_by_name(self._items(Kind.STORAGE_CLASSES)),
-            services=services,
-            workloads={(name, *key): one for name, found in workloads.items() for key, one in (found or {}).items()}
-            if known
-            else None,
-            pod_groups={
-                (group, *key): least
-                for group, kinds in POD_GROUPS.items()
-                for kind in kinds
-                for key, least in (self._items(kind) or {}).items()
-            },
-            dra_resources=self.dra_resources(),
-        )
+        return context_from(self._items)
 
     def dra_resources(self) -> frozenset[str]:
         """Resources that a DeviceClass maps, as in the context."""
-        return frozenset(chain.from_iterable((self._items(Kind.DEVICE_CLASSES) or {}).values()))
+        return _mapped(self._items)
 
     def dra_lists(self, node: str) -> bool | None:
         """Whether NVIDIA's DRA driver lists GPUs of it; None: that, or what DeviceClasses map, is not known yet."""
@@ -237,6 +218,33 @@ class SchedulingInformers:
 
 
 Informers: TypeAlias = FixedInformers | SchedulingInformers
+
+
+def context_from(items: Callable[[Kind], Mapping[Key, Any] | None]) -> SchedulingContext:
+    """What filters read, from what is known of each kind; None where nothing is."""
+    workloads = {name: items(kind) for name, kind in WORKLOADS.items()}
+    known = all(found is not None for found in workloads.values())
+    return SchedulingContext(
+        namespaces=_by_name(items(Kind.NAMESPACES)),
+        claims=items(Kind.CLAIMS),
+        volumes=_by_name(items(Kind.VOLUMES)),
+        storage_classes=_by_name(items(Kind.STORAGE_CLASSES)),
+        services=items(Kind.SERVICES),
+        workloads={(name, *key): one for name, found in workloads.items() for key, one in (found or {}).items()}
+        if known
+        else None,
+        pod_groups={
+            (group, *key): least
+            for group, kinds in POD_GROUPS.items()
+            for kind in kinds
+            for key, least in (items(kind) or {}).items()
+        },
+        dra_resources=_mapped(items),
+    )
+
+
+def _mapped(items: Callable[[Kind], Mapping[Key, Any] | None]) -> frozenset[str]:
+    return frozenset(chain.from_iterable((items(Kind.DEVICE_CLASSES) or {}).values()))
 
 
 def _by_name(found: Mapping[Key, Any] | None) -> dict[str, Any] | None:

@@ -70,9 +70,14 @@ def at(seconds: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+BEAT_TURNS = 5
+"""Each is two requests."""
+
+
 def turns(rig: LoopRig, count: int, *, after: float = 1.0) -> None:
-    for _ in range(count):
-        beat(rig, at(rig.bench.clock.now))
+    for number in range(count):
+        if number % BEAT_TURNS == 0:
+            beat(rig, at(rig.bench.clock.now))
         rig.turn(after=after)
 
 

@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from kube.concurrency import REQUESTS, at_once
-
-SECONDS = 20.0
+from tests.waiting import SECONDS
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3 * REQUESTS])

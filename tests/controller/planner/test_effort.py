@@ -26,6 +26,7 @@ from controller.planning import plan
 from controller.simulator.filters import filter_node
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.world import applied
+from tests.drawn import cells
 
 HOST = "kubernetes.io/hostname"
 
@@ -332,8 +333,7 @@ def test_a_pod_that_no_pass_can_examine_does_not_read_that_it_should_wait(small:
     ]
 
 
-@pytest.mark.parametrize("priority", [0, 9])
-@pytest.mark.parametrize("bad", [0, 150])
+@pytest.mark.parametrize(("priority", "bad"), cells([0, 9], [0, 150]))
 def test_pods_whose_search_takes_more_than_a_share_find_their_places_within_some_passes(
     small: None, bad: int, priority: int
 ) -> None:

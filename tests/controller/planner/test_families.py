@@ -5,6 +5,7 @@ import pytest
 from benchmarks.families import FAMILIES, case
 from benchmarks.oracle import exact_bound
 from controller.planning import plan
+from tests.drawn import cells
 
 WHOLE = (
     "plain",
@@ -25,8 +26,7 @@ WHOLE = (
 )
 
 
-@pytest.mark.parametrize("name", WHOLE)
-@pytest.mark.parametrize("seed", [31, 32])
+@pytest.mark.parametrize(("name", "seed"), cells(WHOLE, [31, 32]))
 def test_what_fits_is_placed_whole(name: str, seed: int) -> None:
     made = case(FAMILIES[name], nodes=12, gpus=8, seed=seed)
 

@@ -5,6 +5,7 @@ import pytest
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.kubelet import NoAnswer
 from sandbox.driver.procfs import MAJORS, capability_minor
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import whole
@@ -37,9 +38,10 @@ def waits_until_it_has_ended(world: World, late: Key, device: str) -> None:
     assert world.running[late] == (device,)
 
 
-@pytest.mark.parametrize("unit", ["mig", "whole"])
-@pytest.mark.parametrize("end", ["finished", "finished and deleted", "deleted by force"])
-@pytest.mark.parametrize("look", ["finds it", "fails"])
+@pytest.mark.parametrize(
+    ("unit", "end", "look"),
+    cells(["mig", "whole"], ["finished", "finished and deleted", "deleted by force"], ["finds it", "fails"]),
+)
 def test_a_process_of_a_pod_that_came_and_went_while_no_agent_ran_keeps_the_next_one_waiting(
     make_world: MakeWorld, unit: str, end: str, look: str
 ) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +39,11 @@ def device_at(world: World, start: int) -> str:
 NAMES = [SECOND_HALF, "gpu-0-mig-9-4-4", "gpu-0-mig-1c3g40gb-9-4"]
 
 
-@pytest.mark.parametrize(("way", "before"), cells([*product(WAYS, NAMES)], [True, False]), ids=str)
+@pytest.mark.parametrize(("shown", "name", "before"), cells(WAYS, NAMES, [True, False]), ids=str)
 def test_what_a_claim_holds_is_kept_and_goes_to_no_other_pod(
-    make_world: MakeWorld, way: tuple[tuple[str, ...], str], before: bool
+    make_world: MakeWorld, shown: tuple[str, ...], name: str, before: bool
 ) -> None:
     """Held before the agent starts, or later."""
-    shown, name = way
     world = make_world(cut(*HALVES), cut(("7g.80gb", 0)))
     if not before:
         world.settle(4)

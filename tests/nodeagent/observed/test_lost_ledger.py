@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from tests.drawn import cells
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.observed.test_ends_proof import ENDED_BY_OTHERS
 from tests.nodeagent.pods_memory import RunningIds
@@ -25,9 +26,10 @@ def lose(world: World, lost: str, earlier: bytes) -> None:
     world.plugin.restart()
 
 
-@pytest.mark.parametrize("lost", LOST)
-@pytest.mark.parametrize("agent", ["stays", "restarts", "restarts later"])
-@pytest.mark.parametrize("ended", ["Failed", "terminated", "deleted by force"])
+@pytest.mark.parametrize(
+    ("lost", "agent", "ended"),
+    cells(LOST, ["stays", "restarts", "restarts later"], ["Failed", "terminated", "deleted by force"]),
+)
 def test_who_waits_for_the_process_of_an_earlier_pod_waits_until_it_has_ended(
     world: World, lost: str, agent: str, ended: str
 ) -> None:

@@ -1,7 +1,6 @@
 """Pods that hold a GPU under the device id of another device plugin: it is neither cut nor given to a second pod."""
 
 import json
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -78,11 +77,11 @@ def test_a_planned_mig_device_held_under_another_id_waits_for_its_pod(make_world
     assert world.advertised() == {THREE: 2}
 
 
-@pytest.mark.parametrize(("case", "before"), cells([*product(GPU_FORMS, PLANS)], [True, False]), ids=str)
+@pytest.mark.parametrize(("form_of", "plan", "before"), cells(GPU_FORMS, [*PLANS], [True, False]), ids=str)
 def test_a_gpu_held_under_another_id_is_not_advertised_in_any_form(
-    make_world: MakeWorld, case: tuple[tuple[str, str], str], before: bool
+    make_world: MakeWorld, form_of: tuple[str, str], plan: str, before: bool
 ) -> None:
-    (resource, form), plan = case
+    resource, form = form_of
     world = make_world(plain())
     apply(world, plan)
     if not before:

@@ -86,7 +86,7 @@ def test_a_plugin_with_the_very_same_ids_is_a_conflict_at_once(world: World, sta
     assert world.condition("Ready")["status"] == "False"
 
     replace_both(world)
-    for n in range(200):
+    for n in range(100):
         world.plugin.step()
         world.kubelet.step()
         if n % 4:

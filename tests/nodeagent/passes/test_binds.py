@@ -8,7 +8,7 @@ there, whose successor has only the disk.
 
 from collections.abc import Callable
 from copy import deepcopy
-from itertools import count, product
+from itertools import count
 
 import pytest
 
@@ -104,12 +104,11 @@ def settled(make_world: MakeWorld, name: str) -> World:
     return world
 
 
-@pytest.mark.parametrize(("case", "late"), cells([*product(SCENARIOS, [False, True])], [False, True]), ids=str)
+@pytest.mark.parametrize(("name", "kill", "late"), cells([*SCENARIOS], [False, True], [False, True]), ids=str)
 def test_a_pod_that_is_bound_after_any_effect_is_admitted(
-    make_world: MakeWorld, case: tuple[str, bool], late: bool
+    make_world: MakeWorld, name: str, kill: bool, late: bool
 ) -> None:
     """By a scheduler that sees the Node as it is, or as it was; the agent lives, or is killed."""
-    name, kill = case
     total = change(settled(make_world, name), name, at=-1, late=False, kill=False).effects
     assert total > 5
     bound, taken = 0, points(range(total))

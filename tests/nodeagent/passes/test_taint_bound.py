@@ -66,7 +66,7 @@ def test_it_goes_after_its_bound_in_any_case_and_stays_away(halves: World, stuck
     assert not halves.tainted()
 
 
-@pytest.mark.parametrize("lives_seconds", [4.0, 50.0, 90.0, 400.0])
+@pytest.mark.parametrize("lives_seconds", [pytest.param(4.0, marks=pytest.mark.thorough), 50.0, 90.0, 400.0])
 def test_agents_that_end_again_and_again_keep_it_for_no_longer_than_one(halves: World, lives_seconds: float) -> None:
     halves.node_ticks = False
     halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))

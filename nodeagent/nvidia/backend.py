@@ -21,8 +21,7 @@ from nodeagent.hardware.driver import ObservedGpu
 from nodeagent.hardware.partitions import whole
 from nodeagent.nvidia.advertised_by_nvidia import advertised_by_nvidia, registered
 from nodeagent.nvidia.own_plugin import Blocking, OwnPlugin
-from nodeagent.nvidia.switch import DONE, Switch, waiting
-from nodeagent.nvidia.switch_inputs import Inputs
+from nodeagent.nvidia.switch import DONE, Inputs, Switch, waiting
 from nodeagent.observation import Observation
 from nodeagent.observed.kubelet import Allocatable, Held
 from nodeagent.observed.node import ObservedNode

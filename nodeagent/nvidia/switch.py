@@ -9,6 +9,7 @@ pod does not see yet: config-manager would end and fall back to the default.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from crds.v1alpha1.names import Reason
@@ -16,11 +17,12 @@ from nodeagent.advertise.advertiser import NvidiaPlugin
 from nodeagent.advertise.confirm import Stage
 from nodeagent.advertise.taint import NodeGuard
 from nodeagent.durations import Durations
+from nodeagent.nvidia.advertised_by_nvidia import Registered
 from nodeagent.nvidia.node_files import NodeFiles
 from nodeagent.nvidia.record import SwitchRecord
 from nodeagent.nvidia.signals import MPS_DAEMON, PLUGIN, SendSighup, Signals
-from nodeagent.nvidia.switch_inputs import Inputs
-from nodeagent.observed.pods import NodePod
+from nodeagent.observed.node import ObservedNode
+from nodeagent.observed.pods import NodePod, ObservedPods
 from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 
 PROJECTED_SECONDS, LOADED_SECONDS, ALLOCATABLE_SECONDS = 180.0, 60.0, 30.0
@@ -34,6 +36,22 @@ its config-manager ends without a process to signal, and goes back to the defaul
 DAEMON_SECONDS = 600.0
 """Until that link names the key again: the kubelet restarts config-manager after up to five minutes."""
 DONE = Stage(schedulable=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What one pass knows of a node that NVIDIA's device plugin serves."""
+
+    node: ObservedNode
+    pods: ObservedPods
+    held: str
+    """What is, or may be, in use; empty: nothing."""
+    held_before: str
+    """Which container holds a device that the config of the plan does not have."""
+    registered: Registered
+    """Of the config that the plan has."""
+    answered: bool
+    """The kubelet did, in this pass; else `registered` is what it showed last."""
 
 
 class Switch:

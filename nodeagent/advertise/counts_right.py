@@ -15,9 +15,9 @@ from kube.backoff import Backoff
 from kube.errors import ApiError, Forbidden, Unavailable
 
 PROBE = "gpuplan.dev/must-be-refused"
+"""A resource that the agent may not write."""
 OUTDATED = "the Node was changed in between: the next pass tries again"
 """Why a write failed that named an older version of the Node: no sign of a lost right."""
-"""A resource that the agent may not write."""
 POLICY = "ValidatingAdmissionPolicy 'gpuplan-agent-node'"
 REFUSAL = "gpuplan agent: the only amounts that it may change are those of GPU resources"
 FIRST_SECONDS, AGAIN_SECONDS = 10.0, 1800.0

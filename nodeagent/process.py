@@ -169,10 +169,7 @@ class AgentProcess:
         folders, config = settings.cdi_spec_dirs, settings.containerd_config
         return ContainerDelivery(
             SpecificationPublisher(
-                folders[-1],
-                proc=settings.proc_dir,
-                folders=folders,
-                read_only_pipes=settings.mps_read_only_pipes,
+                folders[-1], proc=settings.proc_dir, folders=folders, read_only_pipes=settings.mps_read_only_pipes
             ),
             strategy=DeviceListStrategy(settings.device_list_strategy),
             containerd=partial(read_containerd, settings.proc_dir / "1/root", (config,) if config else CONFIGS),

@@ -48,35 +48,32 @@ class DeviceNumbers:
 
 def numbers_of(
     ids: Iterable[str], gpus: Collection[ObservedGpu], known: DeviceNumbers
-) -> frozenset[tuple[int, int]] | None:
-    """Major and minor of the device files behind these ids, of all that may be meant while a GPU cannot be read; None
-    where these are not known."""
-    found: set[tuple[int, int]] = set()
+) -> dict[str, frozenset[tuple[int, int]] | None]:
+    """Major and minor of the device files behind each of these ids, of all that may be meant while a GPU cannot be
+    read; None where these are not known."""
     if known.majors and known.major("nvidia") is None:
-        return frozenset()  # no driver is loaded, as none is while something has it open
-    for device_id in ids:
-        whole = {(known.major("nvidia"), gpu.minor) for gpu in gpus if gpu.uuid and gpu.uuid in device_id}
-        instances = {
-            (gpu.minor, instance.id)
-            for gpu in gpus
-            for instance in gpu.instances
-            if any(compute.uuid in device_id for compute in instance.compute)
-        }
-        parts = {
-            (known.major("nvidia-caps"), minor)
-            for (gpu_minor, gi, _), minor in known.capabilities.items()
-            if (gpu_minor, gi) in instances
-        }
-        if not whole | instances and (not gpus or any(gpu.problem for gpu in gpus)):
-            name = "nvidia-caps" if "MIG-" in device_id else "nvidia"
-            whole = {(known.major(name), minor) for minor in _MINORS[name]}
-        if instances and not parts:
-            return None
-        for major, minor in whole | parts:
-            if major is None or minor is None:
-                return None
-            found.add((major, minor))
-    return frozenset(found)
+        return dict.fromkeys(ids, frozenset())  # no driver is loaded, as none is while something has it open
+    return {device_id: _numbers(device_id, gpus, known) for device_id in ids}
+
+
+def _numbers(device_id: str, gpus: Collection[ObservedGpu], known: DeviceNumbers) -> frozenset[tuple[int, int]] | None:
+    whole = {(known.major("nvidia"), gpu.minor) for gpu in gpus if gpu.uuid and gpu.uuid in device_id}
+    instances = {
+        (gpu.minor, instance.id)
+        for gpu in gpus
+        for instance in gpu.instances
+        if any(compute.uuid in device_id for compute in instance.compute)
+    }
+    parts = {
+        (known.major("nvidia-caps"), minor)
+        for (gpu_minor, gi, _), minor in known.capabilities.items()
+        if (gpu_minor, gi) in instances
+    }
+    if not whole | instances and (not gpus or any(gpu.problem for gpu in gpus)):
+        name = "nvidia-caps" if "MIG-" in device_id else "nvidia"
+        whole = {(known.major(name), minor) for minor in _MINORS[name]}
+    found = frozenset((a, b) for a, b in whole | parts if a is not None and b is not None)
+    return None if (instances and not parts) or len(found) < len(whole | parts) else found
 
 
 def read_device_numbers(proc: Path) -> DeviceNumbers:

@@ -82,11 +82,7 @@ def common_edits(driver_files: Edits, numbers: DeviceNumbers) -> Edits:
         for path, (name, minor) in CONTROL_NODES.items()
         if (major := numbers.major(name)) is not None
     ]
-    return {
-        **driver_files,
-        "env": [*environment, f"{VISIBLE_DEVICES}=void"],
-        "deviceNodes": [*others, *control],
-    }
+    return {**driver_files, "env": [*environment, f"{VISIBLE_DEVICES}=void"], "deviceNodes": [*others, *control]}
 
 
 def device_edits(

@@ -36,8 +36,11 @@ class ProcessReader(Protocol):
         """Those of no pod and no service: what these run is not this pod's."""
 
 
-Numbers: TypeAlias = Callable[[Collection[str]], Collection[DeviceNumber] | None]
-"""Of the device files behind these ids; None where they are not known."""
+Numbers: TypeAlias = Callable[[Collection[str]], Mapping[str, frozenset[DeviceNumber] | None]]
+"""Of the device files behind each of these ids; None where they are not known."""
+Opener: TypeAlias = Callable[[Collection[str], str], str]
+"""The process of no pod that has one of these ids open, or why that is not known, for people; empty for none. With when
+their pod began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +119,13 @@ class EndBook:
             elif isinstance(table, NoAnswer):
                 ends, unread = Ends(strangers=table.reason, unread=True), f"{table.reason}, and it is not known what"
             else:
-                ends = self._witnessed(found, pods, listed, table, handed_out)
                 # The earlier pod may have come and gone while no one looked: no record names it.
                 ids = sorted(unseen) if doubted else ()
-                if self._holder(ids, handed_out):
-                    ends = replace(ends, opened={i: what for i in ids if (what := self._holder([i], handed_out))})
+                by_pod = table.pods()
+                absent = (i for uid, each in found.items() if uid not in by_pod for i in each.ids)
+                opener = self._look({*ids, *absent}, handed_out)
+                ends = self._witnessed(found, pods, listed, table, opener)
+                ends = replace(ends, opened={i: what for i in ids if (what := opener([i], ""))})
         self._durations.end_pass()
         waiting = tuple(each for uid, each in found.items() if uid not in ends.ended)
         pending = {i: "" for each in waiting for i in each.ids}
@@ -135,16 +140,13 @@ class EndBook:
         pods: ObservedPods,
         listed: Listed | NoAnswer,
         table: ProcessTable,
-        handed_out: Mapping[str, Allocation],
+        opener: Opener,
     ) -> Ends:
         by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
         left = {uid: by_pod[uid][0].named for uid in found if uid in by_pod}
         absent = sorted(found.keys() - left.keys())
-        # One look at all that is open suffices where no one has any of the devices open.
-        if self._holder([i for uid in absent for i in found[uid].ids], handed_out):
-            holders = {uid: self._holder(found[uid].ids, handed_out, found[uid].pod.began) for uid in absent}
-            left |= {uid: holder for uid, holder in holders.items() if holder}
+        left |= {uid: what for uid in absent if (what := opener(found[uid].ids, found[uid].pod.began))}
         # Programs that come and go, as nvidia-smi in a loop, keep a device only while they have it open.
         over = self._over((found[uid] for uid in absent), pods, listed, complete=complete) - left.keys()
         # The sandbox of a finished pod ends a moment later.
@@ -203,16 +205,24 @@ class EndBook:
         started = gone.pod.started or gone.pod.uid in self._started
         return EMPTY_SECONDS if started else DEFAULT_GRACE_SECONDS + self.slack_seconds
 
-    def _holder(self, device_ids: Collection[str], handed_out: Mapping[str, Allocation], began: str = "") -> str:
-        """A process of no pod that has one of these open, or why that is not known; empty for none."""
-        numbers = self.numbers(device_ids) if device_ids else ()
-        holders = self.processes.holders(numbers) if numbers else ()
-        if numbers is None or isinstance(holders, NoAnswer):
-            why = "the numbers of device files are not known" if isinstance(holders, tuple) else holders.reason
-            return f"{why}, and it is not known what"
-        # What the node itself runs is older, where it is no service.
-        found = (p for p in holders if not all(_older(p, handed_out.get(i), began) for i in device_ids))
-        return next((f"{each.named}, in no pod's cgroup," for each in found), "")
+    def _look(self, device_ids: Collection[str], handed_out: Mapping[str, Allocation]) -> Opener:
+        """One look at the open files, which are many, serves every device."""
+        numbers = self.numbers(sorted(device_ids)) if device_ids else {}
+        asked = frozenset[DeviceNumber]().union(*(each or () for each in numbers.values()))
+        holders = self.processes.holders(asked) if asked else ()
+
+        def opener(ids: Collection[str], began: str) -> str:
+            theirs = frozenset[DeviceNumber]().union(*(numbers[i] or () for i in ids))
+            if any(numbers[i] is None for i in ids):
+                return "the numbers of device files are not known, and it is not known what"
+            if isinstance(holders, NoAnswer):
+                return f"{holders.reason}, and it is not known what" if theirs else ""
+            # What the node itself runs is older, where it is no service.
+            younger = (p for p in holders if not all(_older(p, handed_out.get(i), began) for i in ids))
+            found = (p for p in younger if theirs and (p.opened is None or p.opened & theirs))
+            return next((f"{each.named}, in no pod's cgroup," for each in found), "")
+
+        return opener
 
 
 def _older(process: Process, entry: Allocation | None, began: str) -> bool:

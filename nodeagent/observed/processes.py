@@ -57,6 +57,8 @@ class Process:
     """Epoch seconds; 0 where it is not known."""
     up_seconds: float = 0.0
     """Of the node when it began: unlike the time of day it is not set; 0 where it is not known."""
+    opened: frozenset[DeviceNumber] | None = None
+    """Of the devices that were asked for, those that it has open; None: any, for its files were not read."""
 
     @property
     def since(self) -> str:
@@ -107,8 +109,8 @@ class Processes:
         return ProcessTable(processes=tuple(reversed(found)))
 
     def holders(self, numbers: Collection[DeviceNumber], *, everyone: bool = False) -> tuple[Process, ...] | NoAnswer:
-        """Those that have one of these devices open, but for this one, since the driver's library opens every GPU, and
-        the node's first, which is no pod's and may hide its files.
+        """Those that have one of these devices open, and which; but for this one, since the driver's library opens
+        every GPU, and the node's first, which is no pod's and may hide its files.
 
         What processes of pods have open, which tenants choose, and the node's services is read only where it is asked
         for.
@@ -120,13 +122,14 @@ class Processes:
             if isinstance(table, NoAnswer):
                 return table
             for process in (each for each in table.processes if everyone or not (each.pods or each.service)):
+                opened = set[DeviceNumber | None]()
                 try:
                     for number in self._open_files(process.pid) if process.pid not in read else ():
                         if self._clock() > deadline:
                             return _late(f"what {process.named} has open")
-                        if number in numbers:
-                            found.append(process)
-                            break
+                        opened.add(number)
+                    if theirs := frozenset(numbers).intersection(opened):
+                        found.append(replace(process, opened=theirs))
                     read.add(process.pid)
                 except (FileNotFoundError, ProcessLookupError):
                     continue  # it has ended

@@ -36,10 +36,7 @@ def last_change(outcome: GpuOutcome, live: Iterable[Mapping[str, Any]], generati
     created = [*(earlier.created or ()), *sorted(found[one] for one in found.keys() - there.keys())]
     destroyed = [*(earlier.destroyed or ()), *sorted(there[one] for one in there.keys() - found.keys())]
     return LastChange(
-        time=now,
-        generation=generation,
-        created=created[:MOST_NAMED] or None,
-        destroyed=destroyed[:MOST_NAMED] or None,
+        time=now, generation=generation, created=created[:MOST_NAMED] or None, destroyed=destroyed[:MOST_NAMED] or None
     )
 
 

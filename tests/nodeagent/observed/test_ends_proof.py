@@ -80,15 +80,14 @@ def test_a_device_whose_number_is_not_known_may_be_open(world: World, lost: str)
     gpus = NvmlDriver().observe()
     (uuid, *_) = world.kubelet.devices[THREE]
     known = read_device_numbers(proc_of(world.machine))
-    assert numbers_of([uuid], gpus, known)
+    assert numbers_of([uuid], gpus, known)[uuid]
     assert gpus[0].minor is not None
     less = {
         "capabilities": replace(known, capabilities={}, problem="cannot be read"),
         "access": replace(known, capabilities={}, problems={gpus[0].minor: "cannot be read"}),
         "majors": replace(known, majors={}),
     }[lost]
-    assert numbers_of([uuid], gpus, less) is None
-    assert numbers_of(["MIG-of-another-time"], gpus, less) == frozenset()
+    assert numbers_of([uuid, "MIG-of-another-time"], gpus, less) == {uuid: None, "MIG-of-another-time": frozenset()}
 
 
 @pytest.mark.parametrize("unread", ["all", "one"])
@@ -99,13 +98,13 @@ def test_of_a_gpu_that_cannot_be_read_any_device_file_may_be_the_one(world: Worl
     (instance, *_) = world.kubelet.devices[THREE]
     gpus = [] if unread == "all" else [replace(gpu, uuid="GPU-other", instances=(), problem="it is lost")]
     for device_id, name in ((instance, "nvidia-caps"), (gpu.uuid, "nvidia")):
-        exact = numbers_of([device_id], [gpu], known)
-        any_of_it = numbers_of([device_id], gpus, known)
+        exact = numbers_of([device_id], [gpu], known)[device_id]
+        any_of_it = numbers_of([device_id], gpus, known)[device_id]
         assert exact
         assert any_of_it is not None
         assert exact < any_of_it
         assert {major for major, _ in any_of_it} == {known.major(name)}
-    assert numbers_of([instance], gpus, replace(known, majors={})) is None
+    assert numbers_of([instance], gpus, replace(known, majors={})) == {instance: None}
 
 
 def test_what_is_observed_after_the_node_restarted_is_kept_while_its_records_are_doubted(world: World) -> None:

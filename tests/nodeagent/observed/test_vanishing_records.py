@@ -65,7 +65,8 @@ def runs_outside(world: World, device: str) -> None:
     assert gpu.minor is not None
     (instance,) = (each.id for each in gpu.instances if each.uuid == device)
     number = (MAJORS["nvidia-caps"], capability_minor(gpu.minor, instance))
-    process = Process(pid=4711, program="dockerd", up_seconds=world.clock.now + 1)
+    opened = frozenset({number})
+    process = Process(pid=4711, program="dockerd", up_seconds=world.clock.now + 1, opened=opened)
     world.hide_processes()
 
     def holders(numbers: Collection[DeviceNumber]) -> tuple[Process, ...]:

@@ -5,6 +5,7 @@ Never interprets what a file means.
 """
 
 import fcntl
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,9 @@ class Unreadable:
 
 
 def write_json(path: Path, kind: TypeAdapter[T], value: T, *, without_none: bool = False) -> None:
-    """Replace the file with the value as JSON."""
-    content = kind.dump_json(value, by_alias=True, indent=1, exclude_none=without_none) + b"\n"
+    """Replace the file with the value as JSON, the same text for equal values."""
+    found = kind.dump_python(value, mode="json", by_alias=True, exclude_none=without_none)
+    content = json.dumps(found, indent=1, sort_keys=True).encode() + b"\n"
     replace_file(path, content, mode=0o600)  # they name pods of all namespaces
 
 

@@ -9,6 +9,7 @@ process itself, and returns nothing while the driver answers or merely hangs.
 
 from collections.abc import Callable
 
+from nodeagent.durations import Durations
 from nodeagent.hardware.driver import DriverError, DriverGoneError, DriverReplacedError
 
 GONE_SECONDS = 600.0
@@ -19,22 +20,17 @@ class DriverLoss:
     """Call `note` once a pass."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._gone_at: float | None = None
-        self._has_worked = False
+        self._durations, self._has_worked = Durations(clock), False
 
     def note(self, problem: DriverError | None) -> str:
         """Why the process must end; empty where it need not. `problem` is that of the last observation."""
-        if not isinstance(problem, DriverGoneError):
-            self._gone_at = None
-            self._has_worked = self._has_worked or problem is None
-            return ""
-        now = self._clock()
-        if self._gone_at is None:
-            self._gone_at = now
+        gone = isinstance(problem, DriverGoneError)
+        gone_seconds = self._durations.seconds("gone") if gone else 0.0
+        self._durations.end_pass()
+        self._has_worked = self._has_worked or problem is None
         if isinstance(problem, DriverReplacedError) and self._has_worked:
             why = "the NVIDIA driver was replaced while this process had the library of the old one loaded"
-        elif now - self._gone_at >= GONE_SECONDS:
+        elif gone_seconds >= GONE_SECONDS:
             why = f"the NVIDIA driver has been unusable for {GONE_SECONDS / 60:g} min"
         else:
             return ""

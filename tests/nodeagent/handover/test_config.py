@@ -25,6 +25,7 @@ from nodeagent.handover.config import (
     write_loaded,
 )
 from nodeagent.handover.files import Unreadable, replace_file
+from nodeagent.handover.seen_free import SeenFree, write_seen_free
 
 MIG = Device(id="MIG-1", resource="nvidia.com/mig-1g.10gb", gpu="GPU-a", kind=DeviceKind.MIG, memory_mib=9728)
 MPS = Device(
@@ -194,3 +195,11 @@ def test_what_names_pods_is_for_root_alone(tmp_path: Path) -> None:
     replace_file(tmp_path / "gpuplan.yaml", b"for every runtime")
     written = PluginFiles(tmp_path).config, tmp_path / "gpuplan.yaml"
     assert [path.stat().st_mode & 0o777 for path in written] == [0o600, 0o644]
+
+
+def test_equal_values_are_the_same_bytes(files: PluginFiles) -> None:
+    written = set()
+    for order in ("ab", "ba"):
+        write_seen_free(files, SeenFree(allocations=dict.fromkeys(order, 1.0), alone=dict.fromkeys(order, ("u", 1.0))))
+        written.add(files.seen_free.read_bytes())
+    assert len(written) == 1

@@ -3,7 +3,8 @@
 It is on disk before the answer of an Allocate leaves, so that no pod holds a device that the ledger does not name.
 Keeps the latest Allocate of each id; the agent judges its age. An id that the config no longer knows is forgotten after
 a day. A ledger that cannot be read is kept aside and a new one begun: `problem` and the file report it, as they do when
-the one that the agent has read is gone. Must never forget an id that the config names.
+the one that the agent has read, or that was begun, is gone; the new one has every device of the config, which may be
+held. Must never forget an id that the config names.
 """
 
 import contextlib
@@ -18,9 +19,13 @@ from nodeagent.handover.config import (
     NO_LEDGER,
     Allocation,
     LedgerMark,
+    Loaded,
+    PluginConfig,
     PluginFiles,
+    read_config,
     read_ledger,
     read_ledger_mark,
+    read_loaded,
     write_ledger,
 )
 from nodeagent.handover.files import Unreadable
@@ -35,25 +40,38 @@ class Ledger:
         self.problem, self.unwritable = "", ""
         self._files, self._clock, self._boot_id = files, clock, boot_id
         self._lock = threading.Lock()
-        found = read_ledger(files)
+        found, mark, loaded, config = (
+            read_ledger(files),
+            read_ledger_mark(files),
+            read_loaded(files),
+            read_config(files),
+        )
+        begun = loaded.book if isinstance(loaded, Loaded) else ""
         if isinstance(found, Unreadable):
             files.ledger.replace(files.lost_ledger)
             self.problem = f"{found}; kept aside as {files.lost_ledger.name}, earlier Allocates are not known"
-            found = None
-        self._latest = {entry.id: entry for entry in found or ()}
-        mark = read_ledger_mark(files)
-        if not (self.problem or mark.follows(read_seen_free(files).ledger)):
+        elif not mark.follows(read_seen_free(files).ledger) or begun not in ("", mark.book):
             with contextlib.suppress(OSError):
                 files.lost_ledger.touch()
-            mark = NO_LEDGER
-            # One of an earlier boot does not say that its device was not handed out in this one.
-            self._latest = {entry.id: replace(entry, again=True) for entry in self.of_this_boot()}
             self.problem = f"the ledger was lost (deleted, or an older one put back): see {files.lost_ledger.name}"
+        self._latest = {entry.id: entry for entry in found} if isinstance(found, tuple) else {}
+        if self.problem:
+            mark = NO_LEDGER
+            # Any may be held. One of an earlier boot does not say that its device was not handed out in this one.
+            devices = config.devices if isinstance(config := read_config(files), PluginConfig) else ()
+            self._latest = {device.id: self._unknown(device.id, device.resource) for device in devices} | {
+                entry.id: replace(entry, again=True) for entry in self.of_this_boot()
+            }
         # A record that was begun again differs from an earlier one by its name, one that was put back by the count.
         self._mark = LedgerMark(mark.book or uuid.uuid4().hex, mark.writes)
-        if self.problem and self._latest:
+        if not mark.book:  # from now on one that is not there was lost
             with contextlib.suppress(OSError):
                 self._write(self._latest)
+
+    @property
+    def book(self) -> str:
+        """Its name."""
+        return self._mark.book
 
     def record(self, resource: str, ids: Collection[str], unmarked: Collection[str] = ()) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out.
@@ -73,17 +91,19 @@ class Ledger:
             self._write({**self._latest, **made})
 
     def recall(self, resource: str, ids: Collection[str]) -> None:
-        """Enter what a container starts with and no entry names. When it was handed out is not known, nor whether
-        another pod had it before. Raises OSError, as `record`."""
+        """Enter what a container starts with and no entry names. Raises OSError, as `record`."""
         with self._lock:
             if unknown := set(ids) - self._latest.keys():
-                now = Allocation(id="", resource=resource, at=self._clock(), boot_id=self._boot_id, again=True)
-                self._write({**self._latest, **{i: replace(now, id=i) for i in unknown}})
+                self._write({**self._latest, **{i: self._unknown(i, resource) for i in unknown}})
+
+    def _unknown(self, device_id: str, resource: str) -> Allocation:
+        """When it was handed out is not known, nor whether another pod had it before."""
+        return Allocation(id=device_id, resource=resource, at=self._clock(), boot_id=self._boot_id, again=True)
 
     def probe(self) -> None:
         """Write again what could not be written, or is not there any more."""
         with self._lock, contextlib.suppress(OSError):
-            if self.unwritable or (self._mark.writes and not self._files.ledger.exists()):
+            if self.unwritable or not self._files.ledger.exists():
                 self._write(self._latest)
 
     def forget(self, known: Collection[str]) -> None:

@@ -25,11 +25,7 @@ ENDED = "its MPS control daemon has ended and is started again"
 
 class MpsHealth:
     def __init__(
-        self,
-        files: PluginFiles,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        patience_seconds: float,
+        self, files: PluginFiles, *, clock: Callable[[], float] = time.monotonic, patience_seconds: float
     ) -> None:
         self._files, self._clock, self._patience_seconds = files, clock, patience_seconds
         self._gpus: frozenset[str] = frozenset()

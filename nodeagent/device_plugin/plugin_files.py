@@ -51,8 +51,8 @@ class ConfigReader:
 class LoadedFile:
     """Owned by this process; the agent reads it."""
 
-    def __init__(self, files: PluginFiles, *, mps_root: Path) -> None:
-        self._files, self._mps_root = files, mps_root
+    def __init__(self, files: PluginFiles, *, mps_root: Path, book: str) -> None:
+        self._files, self._mps_root, self._book = files, mps_root, book
         self._boot_token = str(uuid.uuid4())
         self._in_force = ""
         self._answered: Identity | None = None
@@ -76,6 +76,7 @@ class LoadedFile:
             registered=registered,
             errors=problems,
             mps_root=str(self._mps_root),
+            book=self._book,
         )
         if loaded == self._written and not answering:
             return

@@ -60,10 +60,11 @@ class PluginService:
         self._paths = KubeletPaths(kubelet_dir)
         self._timing = timing or ServiceTiming()
         self._wake, self._quit = threading.Event(), threading.Event()
-        self._reader, self._loaded = ConfigReader(self._files), LoadedFile(self._files, mps_root=mps_root)
+        self._ledger = Ledger(self._files, boot_id=boot_id)
+        self._reader = ConfigReader(self._files)
+        self._loaded = LoadedFile(self._files, mps_root=mps_root, book=self._ledger.book)
         self._lists, self._read_only_pipes = DeviceLists(), read_only_pipes
         self._cdi_dir = cdi_dir
-        self._ledger = Ledger(self._files, boot_id=boot_id)
         self._doubts = Doubts(self._files, self._paths.checkpoint, self._ledger)
         self._mps_health = MpsHealth(self._files, patience_seconds=self._timing.supervisor_patience_seconds)
         self._registrar = Registrar(

@@ -129,6 +129,7 @@ class Loaded:
     registered: Mapping[str, bool]
     mps_root: Text  # below which its MPS control daemons are
     errors: tuple[Problem, ...] = ()
+    book: str = ""  # the ledger's name
     version: Literal[1] = 1
 
 

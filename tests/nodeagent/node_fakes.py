@@ -1,5 +1,6 @@
 """Device plugin and kubelet without sockets: strict about what is advertised, and moved by `step` only."""
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from nodeagent.handover.cdi import named_devices
@@ -48,22 +49,30 @@ class PluginMemory:
         """That one has begun with a checkpoint that names every device."""
         self.lost = False
         """It began without the ledger that the agent has read."""
-        self._mark = LedgerMark("book 0", 0)
+        self.recorded: Callable[[], Collection[str]] = tuple
+        """Ids in the kubelet's checkpoint."""
+        self._mark, self._losses = LedgerMark("book 0", 0), 0
         self._serial = 0.0
+        self._write()
 
     def restart(self) -> None:
         """A new process has what is on disk; a record that is not there is begun again."""
         self.config = PluginConfig()
-        found, mark = read_ledger(self.files), read_ledger_mark(self.files)
-        self.lost = not mark.follows(read_seen_free(self.files).ledger)
+        found, mark, loaded = read_ledger(self.files), read_ledger_mark(self.files), read_loaded(self.files)
+        begun = loaded.book if isinstance(loaded, Loaded) else ""
+        self.lost = not mark.follows(read_seen_free(self.files).ledger) or begun not in ("", mark.book)
         self.allocations = {entry.id: entry for entry in found} if isinstance(found, tuple) else {}
         if self.lost:
             self.files.lost_ledger.touch()
-            mark = NO_LEDGER
-            self.allocations = {i: replace(entry, again=True) for i, entry in self.allocations.items()}
+            mark, config = NO_LEDGER, read_config(self.files)
+            devices = config.devices if isinstance(config, PluginConfig) else ()
+            self._losses += 1  # another time than that of any Allocate
+            unknown = {d.id: self._unknown(d.id, d.resource, -float(self._losses)) for d in devices}
+            self.allocations = unknown | {i: replace(entry, again=True) for i, entry in self.allocations.items()}
         self._mark = mark if mark.book else LedgerMark(f"book after {self._mark.book}", 0)
-        if self.lost and self.allocations:
+        if not mark.book:
             self._write()
+        self.doubted = self.unmarked()
         self.step()
 
     def step(self) -> None:
@@ -71,7 +80,7 @@ class PluginMemory:
         if not self.alive or not isinstance(found, PluginConfig):
             return
         self.config = found
-        self.doubted &= self.unmarked()
+        self.doubted &= self.unmarked().difference(self.recorded())
         if self.mute:
             return
         earlier = read_loaded(self.files)
@@ -87,6 +96,7 @@ class PluginMemory:
                 registered=resources,
                 errors=self.problems,
                 mps_root="/run/mps",
+                book=self._mark.book,
             ),
         )
 
@@ -132,14 +142,15 @@ class PluginMemory:
         self._mark = self._mark._replace(writes=self._mark.writes + 1)
         write_ledger(self.files, self.allocations.values(), self._mark)
 
+    def _unknown(self, device_id: str, resource: str, at: float) -> Allocation:
+        return Allocation(id=device_id, resource=resource, at=at, boot_id=self.boot, again=True)
+
     def starts(self, device_id: str, resource: str, pod_uid: str, at: float) -> bool:
         """The answer of PreStartContainer, for the pod that the kubelet's checkpoint has."""
         if device_id in self.config.occupied:
             return False
         if device_id not in self.allocations:
-            self.allocations[device_id] = Allocation(
-                id=device_id, resource=resource, at=at, boot_id=self.boot, again=True
-            )
+            self.allocations[device_id] = self._unknown(device_id, resource, at)
             self._write()
         entry, alone = self.allocations[device_id], read_seen_free(self.files).alone
         return not entry.again or alone.get(device_id) == (pod_uid, entry.at)
@@ -150,6 +161,7 @@ class KubeletMemory:
 
     def __init__(self, plugin: PluginMemory) -> None:
         self._plugin = plugin
+        plugin.recorded = lambda: {i for entry in self.entries for i in entry.ids}
         self.devices: dict[str, tuple[str, ...]] = {}
         """Healthy ones: GetAllocatableResources shows no others, and no pod gets another."""
         self.capacity: dict[str, int] = {}

@@ -112,6 +112,29 @@ def test_a_wiped_state_directory_tells_the_next_process_who_has_what(
     assert offers(kubelet) == {frozenset({"MIG-1"})}
 
 
+@pytest.mark.parametrize("lost", [Path.unlink, cut])
+def test_after_a_loss_of_the_ledger_what_the_checkpoint_does_not_show_is_in_no_list_until_it_is_seen_free(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, lost: Callable[[Path], object]
+) -> None:
+    """No agent had read it."""
+    plugin = start_plugin()
+    node.load(TWO)
+    kubelet.allocate(MIG, ids={"MIG-0"})
+    plugin.stop()
+    kubelet.stop()
+    lost(node.files.ledger)
+    kubelet.paths.checkpoint.unlink()
+    start_plugin()
+    kubelet.start()
+
+    eventually(lambda: "has no record of who got" in messages(node.loaded()), "the problem in loaded.json")
+    eventually(lambda: MIG in kubelet.resources, "the registration")
+    assert kubelet.healthy(MIG) == set()
+    write_seen_free(node.files, SeenFree(allocations={"MIG-1": ledger(node)["MIG-1"]}))
+    eventually(lambda: kubelet.healthy(MIG) == {"MIG-1"}, "the one that was seen free")
+    assert offers(kubelet) == {frozenset(), frozenset({"MIG-1"})}
+
+
 @pytest.mark.parametrize("ended", [False, True])
 @pytest.mark.parametrize("restarts", ["kubelet", "plugin", "both"])
 def test_with_whole_records_a_restart_changes_nothing_on_offer(

@@ -7,8 +7,18 @@ from pathlib import Path
 import pytest
 
 from nodeagent.device_plugin.ledger import FORGET_SECONDS, Ledger
-from nodeagent.handover.config import PluginFiles, read_ledger_mark
+from nodeagent.handover.config import (
+    LedgerMark,
+    Loaded,
+    PluginConfig,
+    PluginFiles,
+    read_ledger_mark,
+    write_config,
+    write_ledger,
+    write_loaded,
+)
 from nodeagent.handover.seen_free import SeenFree, read_seen_free, write_seen_free
+from tests.nodeagent.device_plugin.devices import MIG, mig
 
 
 def test_an_id_that_is_not_advertised_is_forgotten_after_a_day(tmp_path: Path) -> None:
@@ -116,7 +126,6 @@ def test_a_ledger_that_is_deleted_below_its_process_is_written_again(tmp_path: P
     files = PluginFiles(tmp_path)
     ledger = Ledger(files)
     ledger.probe()
-    assert not files.ledger.exists(), "a book without an Allocate"
     ledger.record("r/x", ["a"])
     before = read_ledger_mark(files)
     shutil.rmtree(files.directory)
@@ -159,3 +168,51 @@ def test_what_was_not_seen_free_meanwhile_may_be_open_since_the_first_allocate(
     }
     ledger.record("r/x", ["a"])
     assert {entry.id: entry.up_seconds for entry in ledger.entries()} == {"a": 30.0, "b": 20.0}
+
+
+def test_a_record_is_on_disk_before_the_first_allocate(tmp_path: Path) -> None:
+    """So that one that is not there was lost."""
+    files = PluginFiles(tmp_path)
+    ledger = Ledger(files)
+    assert read_ledger_mark(files) == (ledger.book, 1)
+    assert Ledger(files).book == ledger.book
+    assert (ledger.problem, ledger.entries()) == ("", ())
+
+
+@pytest.mark.parametrize("lost", ["unreadable", "deleted", "begun by another", "known to the agent"])
+def test_a_record_that_no_agent_may_have_read_and_that_was_lost_leaves_every_device_in_doubt(
+    tmp_path: Path, lost: str
+) -> None:
+    files = PluginFiles(tmp_path)
+    ledger = Ledger(files)
+    write_loaded(files, Loaded(hash="", boot_token="t", registered={}, mps_root="/run/mps", book=ledger.book))
+    write_config(files, PluginConfig.of([mig(0), mig(1)], withdrawn=["MIG-1"]))
+    ledger.record(MIG, ["MIG-0"])
+    if lost == "known to the agent":
+        files.loaded.unlink()
+        write_seen_free(files, SeenFree(ledger=read_ledger_mark(files)))
+    files.ledger.unlink()
+    if lost == "unreadable":
+        files.ledger.write_text("{")
+    if lost == "begun by another":
+        write_ledger(files, [], LedgerMark("another", 9))
+
+    for _ in range(2):
+        later = Ledger(files, boot_id="this")
+        assert {(entry.id, entry.again, entry.up_seconds, entry.boot_id) for entry in later.of_this_boot()} == {
+            ("MIG-0", True, 0, "this"),
+            ("MIG-1", True, 0, "this"),
+        }
+        write_loaded(files, Loaded(hash="", boot_token="t", registered={}, mps_root="/run/mps", book=later.book))
+        write_seen_free(files, SeenFree(ledger=read_ledger_mark(files)))
+    assert later.problem == "", "it was lost once"
+
+
+def test_an_earlier_version_without_an_allocate_has_lost_nothing(tmp_path: Path) -> None:
+    """It wrote no ledger until then, and named none."""
+    files = PluginFiles(tmp_path)
+    write_loaded(files, Loaded(hash="", boot_token="t", registered={}, mps_root="/run/mps"))
+    write_config(files, PluginConfig.of([mig(0)]))
+    ledger = Ledger(files)
+    assert (ledger.problem, ledger.entries()) == ("", ())
+    assert not files.lost_ledger.exists()

@@ -96,7 +96,8 @@ def test_nothing_is_handed_out_that_the_ledger_cannot_hold(
 ) -> None:
     start_plugin()
     node.load(ALL)
-    node.files.ledger.mkdir()  # a rename over a directory fails, also for root
+    obstacle = node.files.ledger.with_name(".ledger.json.tmp")
+    obstacle.mkdir()  # nothing is written over a directory, also by root
     with pytest.raises(grpc.RpcError, match="cannot write its ledger"):
         kubelet.allocate(MIG, ids={"MIG-0"})
 
@@ -107,7 +108,7 @@ def test_nothing_is_handed_out_that_the_ledger_cannot_hold(
     }
     eventually(lambda: "ledger of allocations cannot be written" in messages(node.loaded()), "the problem is reported")
 
-    node.files.ledger.rmdir()
+    obstacle.rmdir()
     eventually(lambda: len(kubelet.healthy(MIG)) == 2 and kubelet.healthy(WHOLE) == {GPU_C}, "back without an Allocate")
     eventually(lambda: not messages(node.loaded()), "no problem is left")
     kubelet.allocate(MIG, ids={"MIG-0"})
@@ -142,7 +143,7 @@ def test_refusals_are_sentences_for_users(node: PluginNode, kubelet: FakeKubelet
     assert refusal(lambda: kubelet.allocate(SLICE, count=2), grpc.StatusCode.INVALID_ARGUMENT).startswith(
         f"a container can use one MPS slice, this one requests 2 of {SLICE}"
     )
-    assert read_ledger(node.files) is None
+    assert read_ledger(node.files) == ()
 
 
 def test_pods_are_packed_onto_few_gpus(node: PluginNode, kubelet: FakeKubelet, start_plugin: Start) -> None:

@@ -40,10 +40,9 @@ class Doubts:
             self._kubelet, self._inherited, self.recorded = kubelet, (found,), frozenset(self._pods())
         elif written:
             self._inherited = None
-        if new or written:
-            self._ids = self.unmarked() - self._pods().keys()
-        elif self._ids:
-            self._ids &= self.unmarked() - self._pods().keys()
+        if new or written or self._ids:
+            doubted = self.unmarked() - self._pods().keys()
+            self._ids = doubted if new or written else self._ids & doubted
         return self._ids
 
     def shared(self, ids: Collection[str]) -> str:

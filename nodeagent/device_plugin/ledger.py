@@ -40,12 +40,7 @@ class Ledger:
         self.problem, self.unwritable = "", ""
         self._files, self._clock, self._boot_id = files, clock, boot_id
         self._lock = threading.Lock()
-        found, mark, loaded, config = (
-            read_ledger(files),
-            read_ledger_mark(files),
-            read_loaded(files),
-            read_config(files),
-        )
+        found, mark, loaded = read_ledger(files), read_ledger_mark(files), read_loaded(files)
         begun = loaded.book if isinstance(loaded, Loaded) else ""
         if isinstance(found, Unreadable):
             files.ledger.replace(files.lost_ledger)
@@ -59,19 +54,14 @@ class Ledger:
             mark = NO_LEDGER
             # Any may be held. One of an earlier boot does not say that its device was not handed out in this one.
             devices = config.devices if isinstance(config := read_config(files), PluginConfig) else ()
-            self._latest = {device.id: self._unknown(device.id, device.resource) for device in devices} | {
-                entry.id: replace(entry, again=True) for entry in self.of_this_boot()
-            }
+            named = {entry.id: replace(entry, again=True) for entry in self.of_this_boot()}
+            self._latest = {device.id: self._unknown(device.id, device.resource) for device in devices} | named
         # A record that was begun again differs from an earlier one by its name, one that was put back by the count.
-        self._mark = LedgerMark(mark.book or uuid.uuid4().hex, mark.writes)
+        self.book = mark.book or uuid.uuid4().hex
+        self._mark = LedgerMark(self.book, mark.writes)
         if not mark.book:  # from now on one that is not there was lost
             with contextlib.suppress(OSError):
                 self._write(self._latest)
-
-    @property
-    def book(self) -> str:
-        """Its name."""
-        return self._mark.book
 
     def record(self, resource: str, ids: Collection[str], unmarked: Collection[str] = ()) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out.
@@ -117,7 +107,6 @@ class Ledger:
                 except OSError as error:
                     # A longer ledger does no harm; a plugin that ends takes every device from the kubelet.
                     log.warning("old Allocates stay in the ledger, it cannot be written: %s", error)
-                    return
 
     def _write(self, latest: dict[str, Allocation]) -> None:
         mark = self._mark._replace(writes=self._mark.writes + 1)

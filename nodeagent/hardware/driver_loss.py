@@ -24,8 +24,7 @@ class DriverLoss:
 
     def note(self, problem: DriverError | None) -> str:
         """Why the process must end; empty where it need not. `problem` is that of the last observation."""
-        gone = isinstance(problem, DriverGoneError)
-        gone_seconds = self._durations.seconds("gone") if gone else 0.0
+        gone_seconds = self._durations.seconds("gone") if isinstance(problem, DriverGoneError) else 0.0
         self._durations.end_pass()
         self._has_worked = self._has_worked or problem is None
         if isinstance(problem, DriverReplacedError) and self._has_worked:

@@ -9,7 +9,7 @@ from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import whole
-from tests.nodeagent.observed.test_ends import open_files
+from tests.nodeagent.observed.gone import open_files
 from tests.nodeagent.world import World
 
 Key = tuple[str, str]

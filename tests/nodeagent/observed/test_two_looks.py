@@ -14,8 +14,8 @@ from sandbox.driver.procfs import MAJORS
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import mig, pod_json, started, whole
+from tests.nodeagent.observed.gone import open_files
 from tests.nodeagent.observed.test_came_and_went import holder_of, waits_until_it_has_ended
-from tests.nodeagent.observed.test_ends import open_files
 from tests.nodeagent.observed.test_ends_proof import ENDED_BY_OTHERS
 from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World

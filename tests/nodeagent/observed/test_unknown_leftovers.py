@@ -3,8 +3,8 @@
 import pytest
 
 from tests.nodeagent.conftest import MakeWorld
+from tests.nodeagent.observed.gone import open_files
 from tests.nodeagent.observed.test_came_and_went import Key, holder_of
-from tests.nodeagent.observed.test_ends import open_files
 from tests.nodeagent.observed.test_two_looks import offered
 from tests.nodeagent.world import World
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-SECONDS = 60.0  # much longer than any of it takes: only a failure waits so long
+SECONDS = 120.0  # much longer than any of it takes: only a failure waits so long
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.05
 

@@ -134,7 +134,7 @@ def test_no_config_is_asked_for_before_the_pod_sees_its_key(world: NvidiaWorld) 
     assert world.moves == []
     assert not world.tainted()
 
-    world.until(("Failed", "AdvertiseTimeout"), seconds=200)
+    world.until(("Failed", "AdvertiseTimeout"), seconds=200, step=2.0)
     assert "does not see the key gpuplan-mps-4-" in world.gpu_status()["message"]
     world.projects = True
     world.until(READY, seconds=120)
@@ -173,11 +173,11 @@ def test_a_pod_whose_folder_is_not_there_yet_is_found_by_the_resync(world: Nvidi
 def test_a_controller_that_is_away_does_not_close_the_node(world: NvidiaWorld) -> None:
     world.controls = False
     shared(world)
-    world.until(("Failed", "AdvertiseTimeout"), seconds=200)
+    world.until(("Failed", "AdvertiseTimeout"), seconds=200, step=2.0)
 
     assert not world.tainted()
     world.controls = True
-    world.until(READY, seconds=400)
+    world.until(READY, seconds=400, step=2.0)
 
 
 def test_a_label_of_another_client_is_left_alone(world: NvidiaWorld) -> None:

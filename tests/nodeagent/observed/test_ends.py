@@ -4,6 +4,7 @@ import pytest
 
 from nodeagent.observed.kubelet import CheckpointEntry, NoAnswer
 from nodeagent.observed.processes import ProcessTable
+from tests.drawn import cells
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import pod_json, started
 from tests.nodeagent.observed.gone import ENDLESS, HOURS, freed, held, holder_of
@@ -11,8 +12,10 @@ from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World
 
 
-@pytest.mark.parametrize("grace_seconds", [0, 30, 3600, ENDLESS])
-@pytest.mark.parametrize("agent", ["stays", "restarts", "is away meanwhile", "is away, and the checkpoint has it"])
+@pytest.mark.parametrize(
+    ("grace_seconds", "agent"),
+    cells([0, 30, 3600, ENDLESS], ["stays", "restarts", "is away meanwhile", "is away, and the checkpoint has it"]),
+)
 def test_it_is_held_while_a_process_is_left_and_free_within_a_minute(
     world: World, grace_seconds: int, agent: str
 ) -> None:

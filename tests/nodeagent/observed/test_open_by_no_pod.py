@@ -10,6 +10,7 @@ from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.processes import DeviceNumber, Process, Processes
 from sandbox.driver.procfs import MAJORS, capability_minor
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import whole
@@ -18,6 +19,12 @@ from tests.nodeagent.pods_memory import uid_of
 from tests.nodeagent.world import World
 
 ZERO = (1, 5)
+KEEPS = {
+    "0::/system.slice/nvidia-dcgm.service": False,
+    f"0::/system.slice/docker-{'a' * 64}.scope": True,
+    "0::/user.slice/user-0.slice/session-3.scope": True,
+}
+"""Whether a process in this cgroup keeps a device after the pod that had it."""
 
 
 @pytest.mark.parametrize("unit", ["mig", "whole"])
@@ -82,18 +89,12 @@ def test_a_process_of_no_pod_keeps_an_instance_though_no_ledger_has_it_any_more(
     assert freed(world)
 
 
-@pytest.mark.parametrize("unit", ["mig", "whole"])
-@pytest.mark.parametrize("end", ["finished", "finished, then deleted", "deleted by force"])
 @pytest.mark.parametrize(
-    ("cgroup", "keeps"),
-    [
-        ("0::/system.slice/nvidia-dcgm.service", False),
-        (f"0::/system.slice/docker-{'a' * 64}.scope", True),
-        ("0::/user.slice/user-0.slice/session-3.scope", True),
-    ],
+    ("unit", "end", "cgroup"),
+    cells(["mig", "whole"], ["finished", "finished, then deleted", "deleted by force"], [*KEEPS]),
 )
 def test_a_service_that_systemd_has_restarted_meanwhile_keeps_no_device(
-    make_world: MakeWorld, unit: str, end: str, cgroup: str, keeps: bool
+    make_world: MakeWorld, unit: str, end: str, cgroup: str
 ) -> None:
     world = make_world(cut(("3g.40gb", 4)) if unit == "mig" else plain())
     if unit == "whole":
@@ -124,7 +125,7 @@ def test_a_service_that_systemd_has_restarted_meanwhile_keeps_no_device(
     for _ in range(4):
         world.wait(15)
     offered = [i for ids in world.kubelet.devices.values() for i in ids]
-    assert (device in offered) is not keeps
+    assert (device in offered) is not KEEPS[cgroup]
 
     world.tree.end(opener)
     for _ in range(4):

@@ -76,6 +76,7 @@ class _Exchange:
             board.put(assignment, node, taken)
             return
         board.settle((node,))
+        self.steps -= len(assignment.groups)
         if len(admitted) == 1 and not board.place(assignment):
             board.take_off(admitted[0])
             board.put(assignment, node, taken)

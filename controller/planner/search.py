@@ -179,8 +179,7 @@ def _compared(demand: Demand, profiles: SchedulerProfiles) -> Demand:
 
 
 def _by_phase(assignments: Iterable[Assignment]) -> dict[PlannerPhase, int]:
-    found = Counter(one.phase for one in assignments if one.placed and one.phase is not None)
-    return dict(sorted(found.items()))
+    return dict(sorted(Counter(one.phase for one in assignments if one.placed and one.phase is not None).items()))
 
 
 def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> None:

@@ -17,8 +17,8 @@ from controller.model.scheduling import (
     SpreadConstraint,
 )
 from controller.model.snapshot import Snapshot
-from controller.model.views import PodView
-from controller.planner import strategy
+from controller.model.views import PlannerOptions, PodView
+from controller.planner import improvement, strategy
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.nodes import NodeCapacity
@@ -378,6 +378,43 @@ def test_pods_that_differ_in_cpu_do_not_each_search_every_group(monkeypatch: pyt
     assert len(result.placed) == 60
     assert 0 < len(searched) < 1_500
     assert 0 < len(priced) < 1_500
+
+
+def test_to_exchange_pods_of_many_groups_takes_no_more_searches_than_a_pass_has_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None of them may use one of the nodes, another for each, so that each node is a group of its own."""
+    searched, trying = Counter[bool](), False
+    find, without = Board._find, improvement._Exchange._try_without
+
+    def searching(*args: Any) -> Any:
+        searched[trying] += 1
+        return find(*args)
+
+    def exchanging(*args: Any) -> None:
+        nonlocal trying
+        trying = True
+        without(*args)
+        trying = False
+
+    monkeypatch.setattr(Board, "_find", searching)
+    monkeypatch.setattr(improvement._Exchange, "_try_without", exchanging)
+    names = [f"node-{number:02}" for number in range(40)]
+    labels = [{AWAY.topology_key: name} for name in names]
+    used = [[("1g.5gb", start) for start in range(number % 6)] for number in range(40)]
+    servers = [server(names[one], mig(used=used[one]), labels=labels[one], cpu=8_000 + one) for one in range(40)]
+    odd = [
+        pod(
+            f"odd-{number:03}",
+            ("3g.20gb", "2g.10gb")[number % 2],
+            cpu=1_000 + number * 10,
+            affinity=[Requirement(key=AWAY.topology_key, operator="NotIn", values=(names[number % 40],))],
+        )
+        for number in range(400)
+    ]
+    plan(cluster(*servers, pending=odd), PlannerOptions(improve_steps=100))
+
+    assert 0 < searched[True] < 250
 
 
 def test_pods_of_priorities_of_their_own_that_differ_in_cpu_do_not_each_search_every_group(

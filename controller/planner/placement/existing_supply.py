@@ -47,8 +47,7 @@ def use_ready(board: Board, group: int, assignments: Sequence[Assignment]) -> li
 
 def _give(board: Board, peers: Sequence[Lifted], packing: PackingCheck, wants: Counter[str]) -> Counter[str]:
     """Put back as many of these as the others allow; `wants` are those of all. Returns what they have then."""
-    each = total_wants([peers[0][0].wants])
-    given = 0
+    wants_of_each, given = peers[0][0].wants, 0
 
     def fits_with(count: int) -> bool:
         nonlocal given
@@ -60,15 +59,11 @@ def _give(board: Board, peers: Sequence[Lifted], packing: PackingCheck, wants: C
                 board.lift(one)
             packing.count(taken, 1)
         given = count
-        return packing.packs(wants - _times(each, count))
+        return packing.packs(wants - total_wants([wants_of_each] * count))
 
     if not fits_with(len(peers)):
         fits_with(bisect_left(range(1, len(peers)), True, key=lambda count: not fits_with(count)))
-    return _times(each, given)
-
-
-def _times(wants: Counter[str], count: int) -> Counter[str]:
-    return Counter({resource: number * count for resource, number in wants.items()})
+    return total_wants([wants_of_each] * given)
 
 
 def _least_harmful_first(lifted: Iterable[Lifted]) -> list[list[Lifted]]:

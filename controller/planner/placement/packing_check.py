@@ -8,19 +8,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from itertools import groupby
 
 from controller.model.capacity import Capacity
 from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
+from controller.planner.board.nodes import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingCheck:
     """Of one group."""
 
+    group: Group
     free: Capacity
     """What its nodes have left together."""
     counts: Mapping[Pool, Counter[int]]
@@ -32,7 +33,7 @@ class PackingCheck:
     @classmethod
     def of(cls, board: Board, group: int) -> "PackingCheck":
         counts = {pool: Counter([device.state for device in pool.devices]) for pool in board.groups[group].pools}
-        return cls(free=board.free_in(group), counts=counts, sizes=board.sizes)
+        return cls(group=board.groups[group], free=board.free_in(group), counts=counts, sizes=board.sizes)
 
     def count(self, taken: Taken, times: int) -> None:
         """Before the states of these devices change, -1; after it, 1. Copies, as of `with_packed`, share the counts."""
@@ -58,15 +59,14 @@ class PackingCheck:
         `wants` are partitions per resource.
         """
         requested = self.packed + wants
-        counts = [(pool, Counter(states)) for pool, states in self.counts.items()]
+        counts = {pool: Counter(states) for pool, states in self.counts.items()}
         hardest_first = [resource for resource in self.sizes if requested.get(resource)]
         for position, resource in enumerate(hardest_first):
             left = requested[resource]
-            serving = [each for each in counts if resource in each[0].serves]
-            for pool, _ in serving:
-                pool.demand(hardest_first[position:])
-            for _, equal in groupby(serving, key=lambda each: each[0].reach):
-                left = _take(list(equal), resource, left)
+            for pools in self.group.serving(resource):
+                for pool in pools:
+                    pool.demand(hardest_first[position:])
+                left = _take([(pool, counts[pool]) for pool in pools], resource, left)
             if left:
                 return False
         return True

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from controller.model.demand import Demand, Wants
+from controller.model.demand import Demand
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Pool
 from controller.planner.board.nodes import NodeCapacity
@@ -28,13 +28,10 @@ class Scale:
     nodes: Sequence[NodeCapacity]
 
     def shares(self, demand: Demand) -> ResourceShares:
-        return self.shares_of(demand.wants, demand.needs.cpu_milli, demand.needs.memory_bytes)
-
-    def shares_of(self, wants: Wants, cpu_milli: int, memory_bytes: int) -> ResourceShares:
-        gpu, costs = 0.0, self.gpu
-        for resource, count in wants:
+        gpu, costs, needs = 0.0, self.gpu, demand.needs
+        for resource, count in demand.wants:
             gpu += count * costs.get(resource, 0.0)
-        return (gpu, cpu_milli / self.cpu, memory_bytes / self.memory)
+        return (gpu, needs.cpu_milli / self.cpu, needs.memory_bytes / self.memory)
 
     def serves(self, demand: Demand) -> bool:
         """One of its nodes has room for the pod, and some of its GPUs give such partitions."""

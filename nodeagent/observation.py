@@ -209,13 +209,14 @@ class Observer:
         )
 
     def _closed_for(self, plan: ObservedPlan | None, node: ObservedNode | None) -> str:
-        """Why the driver is closed. A client that reads DriverReleased=True acts on it, so the status changes first:
-        it is also what is known of a label that cannot be read."""
+        """Why the driver is closed. A client that reads DriverReleased=True acts on it, so the status changes first,
+        also from False: an agent that has ended may have sent True last. It is also what is known of a label that
+        cannot be read."""
         said = plan.says(Condition.DRIVER_RELEASED) if plan is not None else ""
         if node is None:
             return "this Node was not read, and had it closed" if said or self.hardware.closed else ""
         unsure = self.hardware.closed and plan is not None and plan.unanswered
-        return node.closes_driver or ("the status may say that it is released" if unsure or said == "True" else "")
+        return node.closes_driver or ("the status may say that it is released" if unsure or said else "")
 
     def _disabled(self, plan: ObservedPlan | None, node: ObservedNode | None) -> bool:
         """Also after the controller's label is gone, until this process is ended: what was reported must stay true.

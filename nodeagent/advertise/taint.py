@@ -32,12 +32,10 @@ LATE_SECONDS = 1.0
 
 @wire
 class _Taint:
-    """As this agent, or one before it, set it for the change that has not ended."""
+    """As this agent, or one before it, set it; on disk before that, since it may be the last thing that agent does."""
 
     since: float | None = None
     """By the clock that starts with the machine; None while it is not there."""
-    given_up: bool = False
-    """It was there for too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +81,8 @@ class NodeGuard:
     def __init__(self, writer: NodeWriting, right: CountsRight, record: Path, *, clock: Callable[[], float]) -> None:
         self._writer, self._right, self._clock = writer, right, clock
         self._taint = Kept(record, TypeAdapter(_Taint), _Taint())
+        self._given_up = False
+        """It was there for too long, for the change that has not ended."""
         self._seen_at, self._watched = clock(), False
         """When this pass began, hence read its pods, and whether the watch of the Node had brought the latest then."""
         self._asked_at, self._settle_seconds = clock(), 0.0
@@ -110,7 +110,7 @@ class NodeGuard:
 
     def awaits_taint(self, node: ObservedNode | None, lists: Lists) -> bool:
         """Whether this list may not be sent before the Node has, or has had for a moment, the taint."""
-        if node is None or not lowered(_most(node, lists), lists.counts) or self._taint.value.given_up:
+        if node is None or not lowered(_most(node, lists), lists.counts) or self._given_up:
             return node is None
         waited_seconds = self._seen_at - self._asked_at
         settled = waited_seconds >= (self._settle_seconds if self._watched else UNWATCHED_SECONDS)
@@ -132,9 +132,9 @@ class NodeGuard:
 
     def _ask(self, node: ObservedNode) -> str:
         """Write the taint; returns why it could not be written."""
-        if not node.changing:
-            self._taint.keep(_Taint())
         asked_at = self._clock()
+        if not node.changing and (forgotten := self._taint.keep(_Taint(since=asked_at))):
+            return forgotten
         failed = self._writer.set_taint(True)
         self._asked_at = self._clock()
         # The scheduler's own requests take as long, and pods that it bound before must be seen first. Of several tries
@@ -178,14 +178,17 @@ class NodeGuard:
 
     def _bounded(self, node: ObservedNode, why: str) -> str:
         """Keep the taint for a reason, and for no longer than its bound."""
-        known, now = self._taint.value, self._clock()
+        known, now = self._taint.value.since, self._clock()
         if not node.changing:
-            self._taint.keep(_Taint(given_up=known.given_up and bool(why)))
+            self._given_up = self._given_up and bool(why)
+            if not why:
+                self._taint.keep(_Taint())
             return ""
-        since = now if known.since is None else min(now, known.since)  # the machine may have been restarted
-        given_up = now - since >= BOUND_SECONDS
-        self._taint.keep(_Taint(since=since, given_up=given_up))
-        if why and not given_up:
+        since = now if known is None else min(now, known)  # the machine may have been restarted
+        forgotten = self._taint.keep(_Taint(since=since))
+        self._given_up = now - since >= BOUND_SECONDS
+        # Agents of which none knows, or can note, since when it is there would keep it for ever.
+        if why and not (self._given_up or (forgotten and known is None)):
             self.why = f"the node has the taint {TAINT_CHANGING}, which keeps off every pod, for 10 min at most: {why}"
             return ""
         return self.lift(node)

@@ -21,15 +21,16 @@ class Kept(Generic[T]):
     def __init__(self, path: Path, kind: TypeAdapter[T], nothing: T) -> None:
         self._path, self._kind, self._change_log = path, kind, ChangeLog(log)
         found = read_json(path, kind)
-        self.value = nothing if found is None or isinstance(found, Unreadable) else found
+        self.value = self._saved = nothing if found is None or isinstance(found, Unreadable) else found
 
-    def keep(self, value: T) -> None:
-        if value == self.value:
-            return
-        self.value = value
-        try:
-            write_json(self._path, self._kind, value)
-        except OSError as error:
-            self._change_log.warn(f"{self._path} cannot be written, and is not believed after a restart: {error}")
-        else:
-            self._change_log.warn("")
+    def keep(self, value: T) -> str:
+        """Why it is not on disk; the next call tries again."""
+        self.value, problem = value, ""
+        if value != self._saved:
+            try:
+                write_json(self._path, self._kind, value)
+                self._saved = value
+            except OSError as error:
+                problem = f"{self._path} cannot be written: {error}"
+            self._change_log.warn(problem)
+        return problem

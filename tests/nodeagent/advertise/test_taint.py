@@ -2,6 +2,7 @@
 
 import random
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,8 +27,7 @@ from tests.apiserver import ApiServer
 from tests.clock import Clock
 
 R = "nvidia.com/mig-1g.10gb"
-NOWHERE = Path("/proc/no/taint.json")
-"""It cannot be written."""
+RECORDS = tempfile.TemporaryDirectory(prefix="gpuplan-")
 PATH = "/api/v1/nodes/n"
 FOREIGN = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
@@ -288,7 +288,7 @@ def push(guard: NodeGuard, node: ObservedNode | None, wanted: Lists, *, watched:
 def guard(writer: Writer, *, write: bool = False, clock: Clock | None = None) -> NodeGuard:
     clock = clock or Clock()
     right = CountsRight(writer.ask_policy, wanted=write, clock=clock)
-    return NodeGuard(writer, right, NOWHERE, clock=clock)
+    return NodeGuard(writer, right, Path(tempfile.mkdtemp(dir=RECORDS.name)) / "taint.json", clock=clock)
 
 
 @pytest.mark.parametrize(("answer", "asked"), [("forbidden", 2), (OUTDATED, 1)])

@@ -1,6 +1,7 @@
 """What the agent reads of the kubelet's own files: its checkpoint, and since when it serves."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -97,6 +98,24 @@ def test_processes_are_shared_where_the_kubelets_is_visible(around: list[str], s
                 [*around, sys.executable, "-c", SHARES, root], capture_output=True, text=True, check=True
             )
     assert found.stdout.strip() == seen
+
+
+def test_a_kubelet_that_ends_while_it_is_looked_at_hides_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time would free then what a process still holds."""
+    answers = iter([False])
+    exists = os.path.exists
+    own = f"/proc/{os.getpid()}"
+    monkeypatch.setattr(os.path, "exists", lambda path: next(answers, True) if path == own else exists(path))
+    with (
+        tempfile.TemporaryDirectory(prefix="gp", dir=folders.short()) as root,
+        socket.socket(socket.AF_UNIX) as kubelet,
+    ):
+        path = KubeletPaths(Path(root)).pod_resources_socket
+        path.parent.mkdir(parents=True)
+        kubelet.bind(str(path))
+        kubelet.listen()
+        assert Kubelet(Path(root), clock=Clock(), wall_clock=Clock()).shares_processes()
+    assert next(answers, None) is None, "it was looked at"
 
 
 def test_processes_are_not_doubted_while_no_kubelet_serves(tmp_path: Path) -> None:

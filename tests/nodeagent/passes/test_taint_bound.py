@@ -1,5 +1,7 @@
 """The taint of a change keeps every pod off the node: it has a reason in the status, and an end in any case."""
 
+from pathlib import Path
+
 import pytest
 
 from nodeagent.advertise.taint import BOUND_SECONDS
@@ -8,6 +10,12 @@ from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
 
 THREE = "nvidia.com/mig-3g.40gb"
+
+
+def run_for(world: World, seconds: float) -> None:
+    until = world.clock.now + seconds
+    while world.clock.now < until:
+        world.run(2.0)
 
 
 @pytest.fixture
@@ -22,7 +30,7 @@ def halves(make_world: MakeWorld) -> World:
 def test_it_goes_when_the_device_plugin_is_away_and_nothing_is_counted(halves: World) -> None:
     halves.plugin.alive = False
     halves.apply(mig(0, ("7g.80gb", 0)))
-    halves.run_for(10.0)
+    run_for(halves, 10.0)
     assert not halves.tainted(), "kubelet and Node show nothing that pods could be bound to"
     assert halves.gpu().layout.counts() == {"3g.40gb": 2}, "and nothing is destroyed for it"
 
@@ -30,7 +38,7 @@ def test_it_goes_when_the_device_plugin_is_away_and_nothing_is_counted(halves: W
 def test_its_reason_is_in_the_status_while_the_node_counts_more(halves: World) -> None:
     halves.node_ticks = False
     halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
-    halves.run_for(20.0)
+    run_for(halves, 20.0)
     assert halves.tainted()
     for message in (halves.gpu_status()["message"], halves.condition("Advertised")["message"]):
         assert "the node has the taint gpuplan.dev/changing" in message
@@ -46,44 +54,44 @@ def test_it_goes_after_its_bound_in_any_case_and_stays_away(halves: World, stuck
         halves.node_ticks = False
     else:
         halves.kubelet.hides_devices = "it is away"
-    halves.run_for(BOUND_SECONDS - 60.0)
+    run_for(halves, BOUND_SECONDS - 60.0)
     assert halves.tainted()
-    halves.run_for(120.0)
+    run_for(halves, 120.0)
     assert not halves.tainted()
     set_again = halves.effect.done.count("taint True")
-    halves.run_for(1500.0)
+    run_for(halves, 1500.0)
     assert not halves.tainted()
     assert halves.effect.done.count("taint True") == set_again
 
     halves.node_ticks, halves.kubelet.hides_devices = True, ""
-    halves.run_for(60.0)
+    run_for(halves, 60.0)
     assert halves.found() == ("Ready", "Confirmed")
     halves.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
     halves.pass_only()
     assert halves.tainted(), "the next change has it again"
-    halves.run_for(30.0)
+    run_for(halves, 30.0)
     assert halves.found() == ("Ready", "Confirmed")
     assert not halves.tainted()
 
 
-@pytest.mark.parametrize("lives_seconds", [pytest.param(4.0, marks=pytest.mark.thorough), 50.0, 90.0, 400.0])
+@pytest.mark.parametrize("lives_seconds", [4.0, 50.0, 90.0, 400.0])
 def test_agents_that_end_again_and_again_keep_it_for_no_longer_than_one(halves: World, lives_seconds: float) -> None:
     halves.node_ticks = False
     halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
     halves.pass_only()
     began = halves.clock.now
     while halves.clock.now < began + BOUND_SECONDS - lives_seconds:
-        halves.run_for(lives_seconds)
+        run_for(halves, lives_seconds)
         assert halves.tainted()
         halves.restart()
     for _ in range(1 + int(2 * BOUND_SECONDS / lives_seconds)):
-        halves.run_for(lives_seconds)
+        run_for(halves, lives_seconds)
         halves.restart()
     assert not halves.tainted()
     assert halves.effect.done.count("taint True") == 1, "nor does one of them set it again"
 
     halves.node_ticks = True
-    halves.run_for(60.0)
+    run_for(halves, 60.0)
     assert halves.found() == ("Ready", "Confirmed")
     halves.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
     halves.pass_only()
@@ -101,10 +109,10 @@ def test_agent_that_starts_without_the_api_server_leaves_it_until_the_node_is_wr
     assert halves.tainted()
     halves.restart()
     halves.clock.now += away_seconds
-    halves.run_for(4.0)
+    run_for(halves, 4.0)
     assert halves.tainted(), "the kubelet's next tick is ten seconds away"
     halves.node_ticks = True
-    halves.run_for(30.0)
+    run_for(halves, 30.0)
     assert not halves.tainted()
 
 
@@ -121,9 +129,9 @@ def test_taint_of_which_no_start_is_known_has_its_bound_from_now_on(halves: Worl
     else:
         path.write_text(record)
     halves.restart()
-    halves.run_for(BOUND_SECONDS - 60.0)
+    run_for(halves, BOUND_SECONDS - 60.0)
     assert halves.tainted()
-    halves.run_for(120.0)
+    run_for(halves, 120.0)
     assert not halves.tainted()
 
 
@@ -132,14 +140,14 @@ def test_taint_that_is_refused_stalls_the_plan_with_its_cause(halves: World, mon
     with monkeypatch.context() as patched:
         patched.setattr(halves, "set_taint", lambda _present: refusal)
         halves.apply(mig(0, ("7g.80gb", 0)))
-        halves.run_for(40.0)
+        run_for(halves, 40.0)
         assert halves.condition("Stalled")["status"] == "False"
         assert refusal in halves.gpu_status()["message"]
-        halves.run_for(40.0)
+        run_for(halves, 40.0)
         assert halves.found() == ("Failed", "AdvertiseTimeout")
         assert refusal in halves.condition("Stalled")["message"]
         assert halves.gpu().layout.counts() == {"3g.40gb": 2}
-    halves.run_for(30.0)
+    run_for(halves, 30.0)
     assert halves.found() == ("Ready", "Confirmed")
     assert halves.condition("Stalled")["status"] == "False"
 
@@ -151,13 +159,13 @@ def test_a_taint_that_cannot_be_taken_off_stalls_the_plan_with_its_cause(
     with monkeypatch.context() as patched:
         patched.setattr(halves, "set_taint", lambda present: set_taint(present) if present else refusal)
         halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
-        halves.run_for(40.0)
+        run_for(halves, 40.0)
         assert halves.tainted()
         assert halves.condition("Stalled")["status"] == "False"
-        halves.run_for(60.0)
+        run_for(halves, 60.0)
         assert halves.condition("Stalled")["status"] == "True"
         assert refusal in halves.condition("Stalled")["message"]
-    halves.run_for(20.0)
+    run_for(halves, 20.0)
     assert not halves.tainted()
     assert halves.condition("Stalled")["status"] == "False"
 
@@ -182,4 +190,88 @@ def test_it_stays_while_the_list_that_it_is_for_waits_for_the_one_before(halves:
     halves.settle(10)
     assert halves.found() == ("Ready", "Confirmed")
     assert halves.effect.done.count("taint True") <= 2
+    assert not halves.tainted()
+
+
+def unwritable(world: World) -> Path:
+    """Its record stays as it is: also root writes nothing over a directory."""
+    obstacle = world.state.taint.with_name(f".{world.state.taint.name}.tmp")
+    obstacle.mkdir()
+    return obstacle
+
+
+@pytest.mark.parametrize("record", ["", '{"since": 0, "givenUp": true}'])
+@pytest.mark.parametrize("lives_seconds", [4.0, 60.0])
+def test_no_list_goes_and_no_taint_comes_while_its_start_cannot_be_remembered(
+    halves: World, record: str, lives_seconds: float
+) -> None:
+    """An agent that ends again and again would keep it for ever, and one that believes an old record sends the list
+    without it."""
+    halves.clock.now += 2 * BOUND_SECONDS
+    halves.state.taint.unlink(missing_ok=True)
+    if record:
+        halves.state.taint.write_text(record)
+    obstacle = unwritable(halves)
+    halves.restart()
+    halves.node_ticks = False
+    halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+    for _ in range(3):
+        run_for(halves, lives_seconds)
+        assert not halves.tainted()
+        assert halves.advertised() == {THREE: 2}
+        halves.restart()
+    run_for(halves, 70.0)
+    assert "taint.json cannot be written" in halves.condition("Stalled")["message"]
+
+    obstacle.rmdir()
+    run_for(halves, 60.0)
+    assert halves.tainted()
+    assert halves.advertised()[THREE] == 1
+    run_for(halves, BOUND_SECONDS)
+    assert not halves.tainted()
+    halves.node_ticks = True
+    run_for(halves, 30.0)
+    assert halves.found() == ("Ready", "Confirmed")
+
+
+@pytest.mark.parametrize("lives_seconds", [20.0, 400.0])
+def test_a_record_that_cannot_be_written_any_more_bounds_the_taint_of_its_change_and_of_no_other(
+    halves: World, lives_seconds: float
+) -> None:
+    halves.node_ticks = False
+    halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+    halves.pass_only()
+    assert halves.tainted()
+    began = halves.clock.now
+    obstacle = unwritable(halves)
+    while halves.clock.now < began + BOUND_SECONDS + 10.0:
+        run_for(halves, lives_seconds)
+        halves.restart()
+    assert not halves.tainted()
+
+    halves.node_ticks = True
+    run_for(halves, 30.0)
+    halves.restart()
+    before = halves.advertised()
+    halves.apply(mig(0, ("3g.40gb", 4)))
+    run_for(halves, 10.0)
+    assert (halves.tainted(), halves.advertised()) == (False, before)
+    obstacle.rmdir()
+    run_for(halves, 60.0)
+    assert halves.found() == ("Ready", "Confirmed")
+    assert not halves.tainted()
+
+
+def test_a_taint_of_which_no_agent_knows_or_can_note_the_start_goes_at_once(halves: World) -> None:
+    halves.node_ticks = False
+    halves.apply(mig(0, ("3g.40gb", 0), ("2g.20gb", 4)))
+    for _ in range(3):
+        halves.run()
+    assert halves.tainted()
+    halves.state.taint.unlink()
+    unwritable(halves)
+    halves.restart()
+    halves.run()
+    assert not halves.tainted()
+    run_for(halves, 60.0)
     assert not halves.tainted()

@@ -9,6 +9,7 @@ guess.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
@@ -71,9 +72,15 @@ def _numbers(device_id: str, gpus: Collection[ObservedGpu], known: DeviceNumbers
     }
     if not whole | instances and (not gpus or any(gpu.problem for gpu in gpus)):
         name = "nvidia-caps" if "MIG-" in device_id else "nvidia"
-        whole = {(known.major(name), minor) for minor in _MINORS[name]}
+        return _every(known.major(name), _MINORS[name])
     found = frozenset((a, b) for a, b in whole | parts if a is not None and b is not None)
     return None if (instances and not parts) or len(found) < len(whole | parts) else found
+
+
+@cache
+def _every(major: int | None, minors: range) -> frozenset[tuple[int, int]] | None:
+    """One set for all ids, since it is large."""
+    return None if major is None else frozenset((major, minor) for minor in minors)
 
 
 def read_device_numbers(proc: Path) -> DeviceNumbers:

@@ -42,10 +42,12 @@ class Ledger:
         self._lock = threading.Lock()
         found, mark, loaded = read_ledger(files), read_ledger_mark(files), read_loaded(files)
         begun = loaded.book if isinstance(loaded, Loaded) else ""
+        wrong = not mark.follows(read_seen_free(files).ledger) or begun not in ("", mark.book)
+        gone = found is None and (isinstance(loaded, Unreadable) or files.lost_ledger.exists())
         if isinstance(found, Unreadable):
             files.ledger.replace(files.lost_ledger)
             self.problem = f"{found}; kept aside as {files.lost_ledger.name}, earlier Allocates are not known"
-        elif not mark.follows(read_seen_free(files).ledger) or begun not in ("", mark.book):
+        elif wrong or gone:
             with contextlib.suppress(OSError):
                 files.lost_ledger.touch()
             self.problem = f"the ledger was lost (deleted, or an older one put back): see {files.lost_ledger.name}"
@@ -54,14 +56,18 @@ class Ledger:
             mark = NO_LEDGER
             # Any may be held. One of an earlier boot does not say that its device was not handed out in this one.
             devices = config.devices if isinstance(config := read_config(files), PluginConfig) else ()
-            named = {entry.id: replace(entry, again=True) for entry in self.of_this_boot()}
-            self._latest = {device.id: self._unknown(device.id, device.resource) for device in devices} | named
+            old = {e.id: replace(e, again=True, up_seconds=e.up_seconds * bool(e.boot_id)) for e in self.of_this_boot()}
+            self._latest = {device.id: self._unknown(device.id, device.resource) for device in devices} | old
         # A record that was begun again differs from an earlier one by its name, one that was put back by the count.
-        self.book = mark.book or uuid.uuid4().hex
-        self._mark = LedgerMark(self.book, mark.writes)
+        self._mark, self._begun = LedgerMark(mark.book or uuid.uuid4().hex, mark.writes), begun
         if not mark.book:  # from now on one that is not there was lost
             with contextlib.suppress(OSError):
                 self._write(self._latest)
+
+    @property
+    def book(self) -> str:
+        """Its name once it is on disk, until then that of the one before: what was never written cannot be lost."""
+        return self._mark.book if self._mark.writes else self._begun
 
     def record(self, resource: str, ids: Collection[str], unmarked: Collection[str] = ()) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kube.change_log import ChangeLog
+from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.handover.config import Loaded, PluginConfig, PluginFiles, Problem, read_config, read_loaded, write_loaded
 from nodeagent.handover.files import Identity, Unreadable, identity
 
@@ -51,8 +52,8 @@ class ConfigReader:
 class LoadedFile:
     """Owned by this process; the agent reads it."""
 
-    def __init__(self, files: PluginFiles, *, mps_root: Path, book: str) -> None:
-        self._files, self._mps_root, self._book = files, mps_root, book
+    def __init__(self, files: PluginFiles, *, mps_root: Path, ledger: Ledger) -> None:
+        self._files, self._mps_root, self._ledger = files, mps_root, ledger
         self._boot_token = str(uuid.uuid4())
         self._in_force = ""
         self._answered: Identity | None = None
@@ -76,7 +77,7 @@ class LoadedFile:
             registered=registered,
             errors=problems,
             mps_root=str(self._mps_root),
-            book=self._book,
+            book=self._ledger.book,
         )
         if loaded == self._written and not answering:
             return

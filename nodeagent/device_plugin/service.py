@@ -62,7 +62,7 @@ class PluginService:
         self._wake, self._quit = threading.Event(), threading.Event()
         self._ledger = Ledger(self._files, boot_id=boot_id)
         self._reader = ConfigReader(self._files)
-        self._loaded = LoadedFile(self._files, mps_root=mps_root, book=self._ledger.book)
+        self._loaded = LoadedFile(self._files, mps_root=mps_root, ledger=self._ledger)
         self._lists, self._read_only_pipes = DeviceLists(), read_only_pipes
         self._cdi_dir = cdi_dir
         self._doubts = Doubts(self._files, self._paths.checkpoint, self._ledger)

@@ -39,9 +39,10 @@ class Unreadable:
 
 
 def write_json(path: Path, kind: TypeAdapter[T], value: T, *, without_none: bool = False) -> None:
-    """Replace the file with the value as JSON, the same text for equal values."""
+    """Replace the file with the value as JSON, the same text for equal values. Raises ValueError where a text is none
+    that the reader would take."""
     found = kind.dump_python(value, mode="json", by_alias=True, exclude_none=without_none)
-    content = json.dumps(found, indent=1, sort_keys=True).encode() + b"\n"
+    content = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
     replace_file(path, content, mode=0o600)  # they name pods of all namespaces
 
 

@@ -116,30 +116,31 @@ class Processes:
         for.
         """
         deadline = self._clock() + SCAN_SECONDS
-        found, read = list[Process](), {os.getpid(), 1}
+        found, read, wanted = list[Process](), {os.getpid(), 1}, frozenset(numbers)
         for _ in range(2):  # for those that others have started which have ended meanwhile
             table = self.scan()
             if isinstance(table, NoAnswer):
                 return table
             for process in (each for each in table.processes if everyone or not (each.pods or each.service)):
-                opened = set[DeviceNumber | None]()
+                theirs = set[DeviceNumber]()
                 try:
                     for number in self._open_files(process.pid) if process.pid not in read else ():
                         if self._clock() > deadline:
                             return _late(f"what {process.named} has open")
-                        opened.add(number)
-                    if theirs := frozenset(numbers).intersection(opened):
-                        found.append(replace(process, opened=theirs))
-                    read.add(process.pid)
+                        if number in wanted:
+                            theirs.add(number)
+                            if len(theirs) == len(wanted):
+                                break
+                    found += (replace(process, opened=frozenset(theirs)),) if theirs else ()
                 except (FileNotFoundError, ProcessLookupError):
                     continue  # it has ended
-                except PermissionError:
+                except OSError as error:
+                    if everyone and not isinstance(error, PermissionError):
+                        return NoAnswer(reason=f"the open files of process {process.pid} cannot be read: {error}")
                     # It may have any of them open; for people it is named only where it has.
                     hidden = replace(process, program=f"{process.program}, whose files are hidden")
                     found += () if everyone else (hidden,)
-                    read.add(process.pid)
-                except OSError as error:
-                    return NoAnswer(reason=f"the open files of process {process.pid} cannot be read: {error}")
+                read.add(process.pid)
         return tuple(found)
 
     def _read(self, pid: int, booted_at: float) -> Process | None:

@@ -8,6 +8,7 @@ import pytest
 
 from nodeagent.device_plugin.ledger import FORGET_SECONDS, Ledger
 from nodeagent.handover.config import (
+    Allocation,
     LedgerMark,
     Loaded,
     PluginConfig,
@@ -216,3 +217,62 @@ def test_an_earlier_version_without_an_allocate_has_lost_nothing(tmp_path: Path)
     ledger = Ledger(files)
     assert (ledger.problem, ledger.entries()) == ("", ())
     assert not files.lost_ledger.exists()
+
+
+def full_disk(files: PluginFiles) -> Path:
+    """Nothing is written over a directory, by root neither."""
+    obstacle = files.directory / ".ledger.json.tmp"
+    obstacle.mkdir(parents=True)
+    return obstacle
+
+
+def report(files: PluginFiles, book: str = "") -> None:
+    write_loaded(files, Loaded(hash="", boot_token="t", registered={}, mps_root="/run/mps", book=book))
+
+
+def test_a_record_that_could_never_be_written_was_not_lost(tmp_path: Path) -> None:
+    """On a full disk no device was handed out: what is begun later is no loss, which would doubt each device."""
+    files = PluginFiles(tmp_path)
+    write_config(files, PluginConfig.of([mig(0)]))
+    obstacle = full_disk(files)
+    first = Ledger(files)
+    assert first.unwritable
+    report(files, first.book)
+    obstacle.rmdir()
+
+    second = Ledger(files)
+    assert (second.problem, second.entries(), files.lost_ledger.exists()) == ("", (), False)
+    report(files, second.book)
+    files.ledger.unlink()
+    full_disk(files)
+    third = Ledger(files)
+    report(files, third.book)
+    assert third.book == second.book, "it stays lost until another one is on disk"
+    assert Ledger(files).problem
+
+
+@pytest.mark.parametrize(
+    "damage", ["loaded.json is cut", "loaded.json is of an earlier version, and the disk was full"]
+)
+def test_a_record_that_is_not_there_was_lost_where_other_evidence_is_damaged(tmp_path: Path, damage: str) -> None:
+    files = PluginFiles(tmp_path)
+    write_config(files, PluginConfig.of([mig(0)]))
+    if damage == "loaded.json is cut":
+        Ledger(files).record(MIG, ["MIG-0"])
+        files.ledger.unlink()
+        files.loaded.write_text('{"hash"')
+    else:
+        report(files)
+        files.ledger.write_text("{")
+        obstacle = full_disk(files)
+        assert Ledger(files).unwritable
+        obstacle.rmdir()
+
+    assert [(entry.id, entry.again) for entry in Ledger(files).entries()] == [("MIG-0", True)]
+
+
+def test_when_a_device_was_handed_out_in_a_boot_that_is_not_known_says_nothing_of_processes(tmp_path: Path) -> None:
+    files = PluginFiles(tmp_path)
+    write_ledger(files, [Allocation(id="MIG-0", resource=MIG, at=1.0, up_seconds=1e6)], LedgerMark("a", 1))
+    write_seen_free(files, SeenFree(ledger=LedgerMark("a", 9)))
+    assert [entry.up_seconds for entry in Ledger(files, boot_id="now").entries()] == [0.0]

@@ -1,5 +1,6 @@
 """The files between agent and plugin: what is written is read back, what is bad is a value with a reason."""
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -203,3 +204,15 @@ def test_equal_values_are_the_same_bytes(files: PluginFiles) -> None:
         write_seen_free(files, SeenFree(allocations=dict.fromkeys(order, 1.0), alone=dict.fromkeys(order, ("u", 1.0))))
         written.add(files.seen_free.read_bytes())
     assert len(written) == 1
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "a\udcff", "ü\u2028", "\U0001f600"])
+def test_a_text_is_read_back_or_not_written(files: PluginFiles, text: str) -> None:
+    """A file that its own reader refuses would be a lost one."""
+    loaded = Loaded(hash="", boot_token="t", registered={}, mps_root="/m", errors=(Problem(message=text),))
+    earlier = Loaded(hash="", boot_token="t", registered={}, mps_root="/m")
+    write_loaded(files, earlier)
+    with contextlib.suppress(UnicodeEncodeError):
+        write_loaded(files, loaded)
+        earlier = loaded
+    assert read_loaded(files) == earlier

@@ -334,10 +334,15 @@ def test_a_process_whose_open_files_may_not_be_examined_may_have_any_device_open
 
 
 def test_a_device_that_cannot_be_examined_is_not_none(tree: ProcTree) -> None:
-    """As where statx is not allowed; what another user's file system hides is no device."""
+    """As where statx is not allowed; what another user's file system hides is no device. It says nothing of others."""
     tree.start(7, files=["/dev/null/x"])
+    tree.start(8, files=["/dev/zero"])
     found = Processes(tree.root).holders([ZERO])
-    assert found == NoAnswer(reason="the open files of process 7 cannot be read: /dev/null/x cannot be examined")
+    assert not isinstance(found, NoAnswer)
+    assert [(each.pid, each.opened) for each in found] == [(7, None), (8, {ZERO})]
+    anyone = Processes(tree.root).holders([ZERO], everyone=True)
+    assert anyone == NoAnswer(reason="the open files of process 7 cannot be read: /dev/null/x cannot be examined")
     tree.end(7)
+    tree.end(8)
     tree.start(7, files=["/etc/hostname/x", "socket:[1]", "/nowhere"])
     assert Processes(tree.root).holders([ZERO]) == ()

@@ -260,7 +260,9 @@ class Holdings:
             if shown is not None and (device_id in shown or late):
                 answered[device_id] = entry.at
             else:
-                doubtful[device_id] = "the device plugin handed it out, and no pod was observed with it yet"
+                lost = "lost its record of Allocates, and may have handed it out"
+                what = lost if entry.again and not entry.up_seconds else "handed it out"
+                doubtful[device_id] = f"the device plugin {what}, and no pod was observed with it yet"
         self._answered = answered
         return doubtful
 

@@ -1,6 +1,6 @@
 """Pods as witnesses when List lies: what one may still hold is not destroyed, and the status names the pod."""
 
-from nodeagent.handover.config import write_ledger
+from nodeagent.handover.config import read_ledger_mark, write_ledger
 from tests.builders.objects import container, pod
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, replace_both
@@ -107,7 +107,7 @@ def test_a_shortfall_makes_one_resource_unknown_and_names_the_pod(make_world: Ma
     world.kubelet.held.clear()  # an Allocate in flight: listed, no devices
     world.kubelet.entries = ()
     world.plugin.allocations.clear()
-    write_ledger(world.state.plugin, ())
+    write_ledger(world.state.plugin, (), read_ledger_mark(world.state.plugin))
     replace_both(world)
     world.running.clear()
     world.end_container(holder)

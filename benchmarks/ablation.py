@@ -19,7 +19,7 @@ from benchmarks.families import FAMILIES, case
 from benchmarks.instances import MIXES, instance
 from controller.gc_pause import collector_paused
 from controller.model.snapshot import Snapshot
-from controller.planner import search, strategy
+from controller.planner import search, strategy, tries
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.placement import admission
@@ -55,6 +55,7 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
     "balancing node groups": ((strategy, "split", _in_turn),),
     "making room in other groups": ((strategy, "make_room", lambda *_: None),),
     "placing again": ((strategy, "_REPEATED", -1),),
+    "more tries": ((tries, "_WORK", 0),),
 }
 CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]] = {
     "tiny": (((1, 4, 20), (2, 2, 16), (2, 8, 60), (3, 4, 45)), 6, sorted(MIXES)),

@@ -97,6 +97,10 @@ class Effort:
         """What only improves a plan is left out: time is over, or the pass had to begin again too often."""
         return (self.over() and self._late) or self._tries > _UNHURRIED
 
+    def spare(self) -> bool:
+        """Most of it is left: what is done may be tried once more."""
+        return not self.hurries() and self._left > self.most * 3 // 4
+
     @property
     def cut_short(self) -> CutShort | None:
         """What ended the pass before all pods were examined."""

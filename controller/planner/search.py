@@ -31,7 +31,8 @@ from controller.planner.inventory.unconstrained import without_harmless
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs, without_incomplete
 from controller.planner.placement.hopeless import leave_out_hopeless
-from controller.planner.strategy import Rules, by_level, place_levels
+from controller.planner.strategy import Rules
+from controller.planner.tries import by_level, place_best
 from controller.simulator.filters import compared
 
 OnPhase = Callable[[PlannerPhase], None]
@@ -129,6 +130,7 @@ def search(
         most=upper_bound(board, [one for one in in_order if one.tried and one.groups and not one.placed], remarks),
         remarks=remarks,
         hurries=effort.hurries,
+        spare=effort.spare,
         report=report,
     )
     _place(board, [[one for one in level if not one.placed] for level in levels], rules)
@@ -183,7 +185,7 @@ def _by_phase(assignments: Iterable[Assignment]) -> dict[PlannerPhase, int]:
 
 
 def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> None:
-    place_levels(board, levels, rules)
+    place_best(board, levels, rules)
     for level in levels if not rules.hurries() else ():
         if not all(one.placed for one in level):
             prefer_older(board, [one for one in level if rules.moves(one)], rules.improve_steps)

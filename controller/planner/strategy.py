@@ -9,13 +9,12 @@ have their places first, then the others get what is ready as long as the rest s
 first. What is left is filled, cheapest first. Never moves a pod with a reservation.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from controller.model.results import PlannerPhase
-from controller.planner.board.assignment import Assignment, Taken
+from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.bound import upper_bound
@@ -24,7 +23,7 @@ from controller.planner.improvement import exchange
 from controller.planner.placement.admission import admit
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.existing_supply import keep_reservations, use_ready
-from controller.planner.placement.gangs import GangKey, Gangs, key_of
+from controller.planner.placement.gangs import Gangs
 from controller.planner.placement.making_room import make_room
 from controller.planner.placement.shares import measure
 from controller.planner.placement.split import split
@@ -54,6 +53,8 @@ class Rules:
     """No plan places more pods than this."""
     remarks: list[str]
     """Gets what this pass could not do."""
+    spare: Callable[[], bool]
+    """Whether so much work is left that all may be placed once more."""
     hurries: Callable[[], bool]
     """Whether what only improves a plan is left out."""
     report: Callable[[PlannerPhase], None]
@@ -64,23 +65,6 @@ class Rules:
         return moves_alone(one) and not (one.placed and self.reservations.get(one.pod.uid) == one.node)
 
 
-def by_level(assignments: Sequence[Assignment], aged: Collection[str]) -> list[list[Assignment]]:
-    """By priority level, the highest first; `assignments` are in queue order, and stay so within a level.
-
-    An aged pod counts as the next higher priority that any other pod has, or as a level of its own above all. A gang is
-    in one level, that of its highest pod.
-    """
-    priorities = sorted({one.pod.priority for one in assignments})
-    ranks: dict[Hashable, int] = {}
-    for one in assignments:
-        rank, unit = bisect_right(priorities, one.pod.priority) + (one.pod.uid in aged), key_of(one.pod) or id(one)
-        ranks[unit] = max(rank, ranks.get(unit, rank))
-    found: dict[int, list[Assignment]] = {}
-    for one in assignments:
-        found.setdefault(ranks[key_of(one.pod) or id(one)], []).append(one)
-    return [found[rank] for rank in sorted(found, reverse=True)]
-
-
 def moves_alone(assignment: Assignment) -> bool:
     """It may be placed by itself: it is in no gang, and neither other pods nor volumes decide where it goes."""
     return assignment.tried and not assignment.pod.gang and not assignment.constrained
@@ -89,16 +73,14 @@ def moves_alone(assignment: Assignment) -> bool:
 def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     """Place all of them; what cannot be served stays without a place."""
     upper = [one for level in levels[:-1] for one in level if one.tried]
-    served, before, found = tuple[int, ...](), list[tuple[Assignment, int, Taken]](), dict[GangKey, int]()
+    at_once: Found | None = None
     if upper and upper_bound(board, upper, rules.remarks) == len(upper):
         _place(board, levels, rules, rules.most)
         # Where no work was left for a pod, there is none for another try.
         if all(one.placed or one.pod.uid in rules.constrained.unexamined for one in upper) or rules.hurries():
             return
-        served, before = _served(levels), [(one, one.node, one.taken) for one in chain(*levels) if one.placed]
-        board.clear(chain.from_iterable(levels))
-        rules.gangs.found, found = found, rules.gangs.found
-        rules.constrained.begin()
+        at_once = Found(levels, rules)
+        begin_again(board, levels, rules)
     left = rules.most
     # Measured: a group costs a level as much as 16 nodes.
     apart = 1 + LOOKS // (1 + sum(map(len, levels)) + len(board.nodes) + 16 * len(board.groups))
@@ -108,9 +90,35 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     for members in levels[apart:]:
         _place_one_by_one(board, members, rules)
     _place_together(board, levels, rules)
-    if _served(levels) < served:  # a pod of an upper level may need one of a lower level next to it
-        board.restore(chain(*levels), before)
-        rules.gangs.found = found
+    if at_once and Found(levels, rules).served < at_once.served:
+        at_once.put_back(board)  # a pod of an upper level may need one of a lower level next to it
+
+
+class Found:
+    """Where every pod of these levels is, and how many the levels have served."""
+
+    def __init__(self, levels: Levels, rules: Rules) -> None:
+        self.served = tuple(sum(one.placed and one.tried for one in level) for level in levels)
+        reserved = rules.reservations
+        self.kept = [sum(one.placed and reserved.get(one.pod.uid) == one.node for one in level) for level in levels]
+        self._all, self._rules = list(chain.from_iterable(levels)), rules
+        self._placed = [(one, one.node, one.taken) for one in self._all if one.placed]
+        self._phases = [(one, one.noted, one.phase) for one in self._all]
+        self._gangs, self._unexamined = dict(rules.gangs.found), set(rules.constrained.unexamined)
+
+    def put_back(self, board: Board) -> None:
+        """As they were."""
+        board.restore(self._all, self._placed)
+        for one, noted, phase in self._phases:
+            one.noted, one.phase = noted, phase
+        self._rules.gangs.found, self._rules.constrained.unexamined = dict(self._gangs), set(self._unexamined)
+
+
+def begin_again(board: Board, levels: Levels, rules: Rules) -> None:
+    """As if none of them had been placed."""
+    board.clear(chain.from_iterable(levels))
+    rules.gangs.found.clear()
+    rules.constrained.begin()
 
 
 def _place_one_by_one(board: Board, level: Sequence[Assignment], rules: Rules) -> None:
@@ -137,11 +145,11 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     rules.report(PlannerPhase.UNTRIED)
     waiting = [one for one in tried if not one.placed]
     constrained = [one for one in waiting if one.constrained]
-    bound_to_node = _of_one_node(board, waiting)
-    if (constrained or bound_to_node) and upper_bound(board, waiting, rules.remarks) == len(waiting):
+    first = _first(board, waiting)
+    if (constrained or first) and upper_bound(board, waiting, rules.remarks) == len(waiting):
         # The pods that may go to any node of their groups take what these leave.
         board.demand(_resources(waiting))
-        for one in sorted(bound_to_node, key=board.hardness):
+        for one in sorted(first, key=board.hardness):
             board.place(one)
         _place_constrained(board, sorted([one for one in constrained if not one.placed], key=board.hardness), rules)
     unknown = {one.pod.uid for one in constrained if not one.placed and rules.constrained.unknown(one)}
@@ -154,11 +162,14 @@ def _place(board: Board, levels: Levels, rules: Rules, most: int) -> int:
     return sum(one.placed for one in tried)
 
 
-def _of_one_node(board: Board, assignments: Sequence[Assignment]) -> list[Assignment]:
-    """Those that may use one node alone, where others have a choice."""
-    if all(len(one.groups) == 1 for one in assignments):
-        return []
-    return [one for one in assignments if len(one.groups) == 1 and len(board.groups[one.groups[0]].nodes) == 1]
+def _first(board: Board, assignments: Sequence[Assignment]) -> list[Assignment]:
+    """Those that were left out before, or may use one node alone where others have a choice."""
+    choice = not all(len(one.groups) == 1 for one in assignments)
+
+    def has_none(one: Assignment) -> bool:
+        return choice and len(one.groups) == 1 and len(board.groups[one.groups[0]].nodes) == 1
+
+    return [one for one in assignments if has_none(one) or (one.left_out and not one.constrained)]
 
 
 def _place_constrained(board: Board, assignments: Sequence[Assignment], rules: Rules) -> None:
@@ -173,13 +184,12 @@ def _place_together(board: Board, levels: Levels, rules: Rules) -> None:
     movable = [[one for one in level if rules.moves(one)] for level in levels]
     if rules.hurries() or all(one.placed for level in movable[1:] for one in level):
         return
-    served, moved = _served(movable), list(chain.from_iterable(movable))
-    before = [(one, one.node, one.taken) for one in moved if one.placed]
-    board.clear(moved)
+    before = Found(movable, rules)
+    board.clear(chain.from_iterable(movable))
     others = sum(one.placed for level in levels for one in level if one.tried)
     _place_at_once(board, movable, rules, rules.most - others)
-    if _served(movable) <= served:
-        board.restore(moved, before)
+    if Found(movable, rules).served <= before.served:
+        before.put_back(board)
     rules.report(PlannerPhase.TOGETHER)
 
 
@@ -191,7 +201,7 @@ def _place_at_once(board: Board, levels: Levels, rules: Rules, most: int) -> Non
     members = list(chain.from_iterable(levels))
     cost = place_once(board, members, rules)
     rules.report(PlannerPhase.GREEDY)
-    _improve(board, levels, cost, rules, most - sum(_served(levels)))
+    _improve(board, levels, cost, rules, most - sum(one.placed for one in members))
     rules.report(PlannerPhase.EXCHANGED)
 
 
@@ -211,10 +221,6 @@ def _improve(board: Board, levels: Levels, cost: Cost, rules: Rules, most: int) 
 
 def _resources(assignments: Iterable[Assignment]) -> set[str]:
     return {resource for one in assignments for resource, _ in one.wants}
-
-
-def _served(levels: Levels) -> tuple[int, ...]:
-    return tuple(sum(one.placed for one in level) for level in levels)
 
 
 def place_once(board: Board, assignments: Sequence[Assignment], rules: Rules) -> Cost:
@@ -245,6 +251,8 @@ def place_once(board: Board, assignments: Sequence[Assignment], rules: Rules) ->
         _place_in_group(board, group, [one for one in found.members if not one.constrained])
     rest = [one for one in assignments if not one.placed and not one.constrained]
     _backfill(board, sorted(rest, key=lambda one: (one.rank, cost(one), one.pod.created, one.pod.key)))
+    for one in assignments:
+        one.missed += not one.placed
     return cost
 
 

@@ -34,6 +34,10 @@ class Assignment:
     noted: int = -1
     phase: PlannerPhase | None = None
     """The phase that found it where it was after the last one: on this node."""
+    missed: int = 0
+    """How often a step has left it out in this pass."""
+    left_out: int = 0
+    """The same when the present try began: it is placed before others then."""
     rank: int = 0
     """Its level among those that are placed in one go: pods of lower numbers are admitted first."""
 

@@ -46,8 +46,8 @@ class Board:
         self.rank = {resource: position for position, resource in enumerate(sizes)}
         self.filters: Filters | None = None
         """Asked for every constrained pod, whatever places it."""
-        self.moves = 0
-        """How often a pod came to a node or left one."""
+        self.moves = self.work = 0
+        """How often a pod came to a node or left one, and how often a place was searched."""
         self._hardness: dict[Wants, tuple[int, int]] = {}
         self._no_place: dict[Hashable, dict[int, Capacity]] = {}
         """By partitions and reach, what found no place in a group: nor does what needs more. 0: it has none of them."""
@@ -77,13 +77,13 @@ class Board:
         """Everything but partitions."""
         return self.nodes[node].fits(assignment.demand)
 
-    def hardness(self, assignment: Assignment) -> tuple[int, int, int, int]:
-        """Sort key: hardest partitions first, several before one, much CPU before little."""
+    def hardness(self, assignment: Assignment) -> tuple[int, int, int, int, int]:
+        """Sort key: what was left out before, then hardest partitions, several before one, much CPU before little."""
         wants, needs = assignment.wants, assignment.needs
         known = self._hardness.get(wants)
         if known is None:
             known = self._hardness[wants] = min(self.rank[name] for name, _ in wants), -sum(count for _, count in wants)
-        return (*known, -needs.cpu_milli, -needs.memory_bytes)
+        return (-assignment.left_out, *known, -needs.cpu_milli, -needs.memory_bytes)
 
     def free_in(self, *groups: int) -> Capacity:
         """CPU, memory and pods of these groups' nodes together; a node that lacks some takes none from the others."""
@@ -118,6 +118,7 @@ class Board:
         For a constrained pod its filters choose, among all of its groups, or among the nodes `within` alone.
         """
         if assignment.constrained and self.filters is not None:
+            self.work += 1
             return self.filters.place_one(assignment, reach, within)
         wants, needs, ports = assignment.wants, assignment.needs, assignment.demand.host_ports
         failed = self._no_place.setdefault((wants, needs.pods, needs.other, ports, reach), {})
@@ -125,6 +126,7 @@ class Board:
             least = failed.get(group)
             if least and least.cpu_milli <= needs.cpu_milli and least.memory_bytes <= needs.memory_bytes:
                 continue
+            self.work += 1
             if (taken := self._find(assignment, group, reach)) is not None:
                 self.put(assignment, taken[0][0].node, taken)
                 return True

@@ -1,8 +1,8 @@
 """Divides the pods of one level among the node groups that they may use, so that no group is overloaded needlessly.
 
-Takes assignments and scales, returns assignments per group; each is in one list at most. Level by level, pods with
-the fewest groups come first, of these the cheapest, each to the group that has least of its capacity given away. Never
-decides whether a pod fits.
+Takes assignments and scales, returns assignments per group; each is in one list at most. Level by level, those that
+were left out before come first, then pods with the fewest groups, of these the cheapest, each to the group that has
+least of its capacity given away. Never decides whether a pod fits.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,9 @@ def split(
     """Of GPUs, CPU and memory of each group, what is given away."""
     heaps: dict[tuple[int, ...], list[tuple[float, int]]] = {}
     """By the groups of a pod: these, the least loaded first. An entry is right when it shows the present load."""
-    for one in sorted(assignments, key=lambda one: (one.rank, len(able_of[one.shape]), cost(one), one.pod.created)):
+    for one in sorted(
+        assignments, key=lambda one: (one.rank, -one.left_out, len(able_of[one.shape]), cost(one), one.pod.created)
+    ):
         able = able_of[one.shape]
         if not able:
             continue

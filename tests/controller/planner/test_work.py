@@ -18,7 +18,7 @@ from controller.model.scheduling import (
 )
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
-from controller.planner import improvement, strategy
+from controller.planner import improvement, strategy, tries
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.nodes import NodeCapacity
@@ -43,6 +43,12 @@ WAITING: dict[str, dict[str, Any]] = {
     "others keep it away": {"anti_affinity": (AWAY,)},
     "it needs several GPUs": {"partitions": ("3g.20gb", 3)},
 }
+
+
+@pytest.fixture
+def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What more tries may take is bounded by itself, in test_tries."""
+    monkeypatch.setattr(tries, "_WORK", 0)
 
 
 def waiting(nodes: int, pods: int, **more: Any) -> Snapshot:
@@ -242,6 +248,7 @@ def test_a_pod_that_the_first_node_could_take_is_held_against_no_other(asked: li
     assert Counter(asked) == {"small": 1, "two": 1}
 
 
+@pytest.mark.usefixtures("one_try")
 def test_pods_of_one_partition_whose_cpu_differs_are_held_against_no_more_nodes_than_a_pass_looks_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -290,6 +297,7 @@ def port_reads(number: int) -> int:
     return found
 
 
+@pytest.mark.usefixtures("one_try")
 def test_of_very_many_priorities_each_has_what_the_higher_ones_leave_and_few_cost_a_look_at_every_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -355,6 +363,7 @@ def test_pods_that_may_use_groups_of_their_own_cost_a_pass_no_more_trials_than_i
     assert len(searched) <= 500 + 30
 
 
+@pytest.mark.usefixtures("one_try")
 def test_pods_that_differ_in_cpu_do_not_each_search_every_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A DaemonSet makes each node a group of its own; most of the others find no place."""
     searched, priced = list[object](), list[object]()
@@ -380,6 +389,7 @@ def test_pods_that_differ_in_cpu_do_not_each_search_every_group(monkeypatch: pyt
     assert 0 < len(priced) < 1_500
 
 
+@pytest.mark.usefixtures("one_try")
 def test_to_exchange_pods_of_many_groups_takes_no_more_searches_than_a_pass_has_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -417,6 +427,7 @@ def test_to_exchange_pods_of_many_groups_takes_no_more_searches_than_a_pass_has_
     assert 0 < searched[True] < 250
 
 
+@pytest.mark.usefixtures("one_try")
 def test_pods_of_priorities_of_their_own_that_differ_in_cpu_do_not_each_search_every_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -121,9 +121,10 @@ class PluginMemory:
         return {name: tuple(i for i, healthy in ids.items() if healthy) for name, ids in listed.items()}
 
     def unmarked(self) -> frozenset[str]:
-        """What the agent has not seen free since its Allocate."""
+        """What was handed out in this boot, and the agent has not seen free since."""
         marks = read_seen_free(self.files).allocations
-        return frozenset(i for i, entry in self.allocations.items() if marks.get(i) != entry.at)
+        present = {i: entry for i, entry in self.allocations.items() if entry.boot_id in ("", self.boot)}
+        return frozenset(i for i, entry in present.items() if marks.get(i) != entry.at)
 
     def allocate(self, device_id: str, resource: str, at: float) -> bool:
         if device_id not in self.advertised().get(resource, ()):

@@ -28,13 +28,17 @@ def holder_of(make_world: MakeWorld, unit: str) -> tuple[World, Key, tuple[int, 
     return world, world.pod(THREE), (MAJORS["nvidia-caps"], capability_minor(gpu.minor, gpu.instances[0].id))
 
 
-def waits_until_it_has_ended(world: World, late: Key, device: str) -> None:
+def waits_until_it_has_ended(world: World, late: Key, device: str, *, listed: bool = True) -> None:
+    """A device that is not listed goes to no pod: that one is refused where it asked for it."""
     for _ in range(8):
         world.wait(15)
-    assert world.waiting.get(late) == (device,)
+    assert late not in world.running
+    assert world.waiting.get(late) == ((device,) if listed else None)
     open_files(world)
     for _ in range(6):
         world.wait(15)
+    if not listed:
+        late = world.pod(world.plugin.allocations[device].resource, device=device)
     assert world.running[late] == (device,)
 
 
@@ -78,4 +82,4 @@ def test_a_process_that_has_an_instance_open_keeps_the_next_pod_waiting_though_t
     world.end_container(holder)
     world.state.plugin.ledger.unlink()
     world.plugin.restart()
-    waits_until_it_has_ended(world, world.pod(THREE, device=device), device)
+    waits_until_it_has_ended(world, world.pod(THREE, device=device), device, listed=False)

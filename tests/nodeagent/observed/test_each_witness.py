@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from nodeagent.handover.config import write_ledger
+from nodeagent.handover.config import read_ledger_mark, write_ledger
 from nodeagent.observed import pods, usage
 from nodeagent.observed.kubelet import Listed
 from nodeagent.observed.lost_records import LostRecords
@@ -71,7 +71,7 @@ def kubelet_lost_its_memory(world: World) -> None:
     processes.detach(world.machine, world.pid(holder))
     world.settle(3)
     world.kubelet.entries = ()
-    write_ledger(world.state.plugin, ())
+    write_ledger(world.state.plugin, (), read_ledger_mark(world.state.plugin))
     world.kubelet.held[holder] = {}
     world.pods[holder]["spec"]["containers"][0]["resources"] = {}
     world.restart()
@@ -198,7 +198,7 @@ def records_wiped(world: World) -> None:
 
 def forget_records(world: World) -> None:
     world.kubelet.entries = ()
-    write_ledger(world.state.plugin, ())
+    write_ledger(world.state.plugin, (), read_ledger_mark(world.state.plugin))
     world.plugin.allocations.clear()
 
 

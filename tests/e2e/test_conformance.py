@@ -24,7 +24,12 @@ OLD_ANSWERS: dict[int, dict[str, str]] = {
         "test_conformance_definitions::test_kubectl_shows_the_complaint": 'puts "object": before a CEL message',
         "test_conformance_status::test_a_required_field_of_a_condition_is_missed": "names fields relative to status",
         "test_conformance_status::test_a_status_apply_owns_status_only": "records labels that it ignores as owned",
-    }
+    },
+    34: {
+        "test_conformance_definitions::test_what_is_wrong_is_named[one of]": 'puts "object": before a CEL message',
+        "test_conformance_definitions::test_kubectl_shows_the_complaint": 'puts "object": before a CEL message',
+        "test_conformance_status::test_a_status_apply_owns_status_only": "records labels that it ignores as owned",
+    },
 }
 
 

@@ -43,7 +43,8 @@ def test_a_process_that_outlives_a_forced_deletion_keeps_its_slice(node: GpuNode
     held, uid = node.visible(first), first["metadata"]["uid"]
     eventually(lambda: processes.of(uid), "its process runs")
     apply.delete(node.cluster.admin, f"{PODS}/first", grace_seconds=0)
-    eventually(lambda: config(node).occupied == (held,), "it is not on offer any more", SECONDS)
+    eventually(lambda: config(node).occupied == (held,), "the agent has noticed", SECONDS)
+    eventually(lambda: node.offered(HALF) == (), "the kubelet has it on offer no more", SECONDS)
     second = node.create_pod("second", HALF, bound=True)
     node.write_plan(WITHOUT_HALF)
 

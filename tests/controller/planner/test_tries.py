@@ -65,7 +65,7 @@ def test_tries_in_vain_leave_no_trace(family: str, seed: int, monkeypatch: pytes
     monkeypatch.setattr(tries, "_WORK", 0)
     one = plan(snapshot)
     same = [(each.uid, each.node) for each in more.placed] == [(each.uid, each.node) for each in one.placed]
-    assert len(more.placed) > len(one.placed) or more == one or not same
+    assert more == one or not same
 
 
 def _kept(snapshot: Snapshot, result: PlanningResult) -> Counter[int]:

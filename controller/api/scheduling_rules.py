@@ -175,12 +175,16 @@ def _unmerged(raw: Raw, field: str) -> list[str]:
 
 
 def spread_constraints(pod: Raw) -> tuple[SpreadConstraint, ...]:
-    own_labels = pod["metadata"].get("labels") or {}
-    return tuple(spread_constraint(raw, own_labels) for raw in pod["spec"].get("topologySpreadConstraints") or ())
+    """The hard ones: no other ever filters."""
+    own_labels, given = pod["metadata"].get("labels") or {}, pod["spec"].get("topologySpreadConstraints") or ()
+    return tuple(_spread_constraint(raw, own_labels) for raw in given if is_hard(raw))
 
 
-def spread_constraint(raw: Raw, own_labels: Mapping[str, str]) -> SpreadConstraint:
-    """One constraint of a pod with these labels; also a default one of a scheduler's profile."""
+def is_hard(raw: Raw) -> bool:
+    return bool(raw["whenUnsatisfiable"] == "DoNotSchedule")
+
+
+def _spread_constraint(raw: Raw, own_labels: Mapping[str, str]) -> SpreadConstraint:
     selector = label_selector(raw.get("labelSelector"))
     return SpreadConstraint(
         topology_key=raw["topologyKey"],
@@ -189,7 +193,6 @@ def spread_constraint(raw: Raw, own_labels: Mapping[str, str]) -> SpreadConstrai
         min_domains=raw.get("minDomains") or 1,
         honors_affinity=(raw.get("nodeAffinityPolicy") or "Honor") == "Honor",
         honors_taints=(raw.get("nodeTaintsPolicy") or "Ignore") == "Honor",
-        hard=raw["whenUnsatisfiable"] == "DoNotSchedule",
     )
 
 

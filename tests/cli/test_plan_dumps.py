@@ -140,8 +140,7 @@ def test_what_filters_read_in_addition_to_pods_and_nodes() -> None:
             thing("Namespace", "blue", metadata=labelled),
             thing("StorageClass", "fast", volumeBindingMode="WaitForFirstConsumer"),
             thing("DeviceClass", "gpus", spec={"extendedResourceName": "nvidia.com/mig-1g.10gb"}),
-            thing("StatefulSet", "db", spec={"selector": {"matchLabels": {"app": "db"}}}),
-            thing("Service", "broken"),
+            thing("PersistentVolume", "broken"),
         ],
         PlannerOptions(),
     ).snapshot.context
@@ -150,9 +149,7 @@ def test_what_filters_read_in_addition_to_pods_and_nodes() -> None:
     assert context.storage_classes is not None
     assert context.storage_classes["fast"].delayed
     assert context.dra_resources == {"nvidia.com/mig-1g.10gb", "deviceclass.resource.kubernetes.io/gpus"}
-    assert list(context.workloads or ()) == [("StatefulSet", "default", "db")]
-    assert context.services == {}
-    assert (context.claims, context.volumes) == (None, None)
+    assert (context.claims, context.volumes) == (None, {})
 
 
 def test_what_is_left_to_dra_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from controller.model.scheduling import (
     FilterProfile,
     NodeSelectorTerm,
     Requirement,
-    SpreadConstraint,
 )
 
 Json = dict[str, Any]
@@ -129,14 +128,14 @@ def test_arguments() -> None:
         added_affinity=(NodeSelectorTerm(labels=(Requirement(key="pool", operator="Exists"),)),),
         ignored_resources=frozenset({"a.b/c"}),
         ignored_groups=frozenset({"x.y"}),
-        default_spread=(SpreadConstraint(topology_key="zone", max_skew=2, min_domains=3),),
+        unknown=("defaultConstraints of PodTopologySpread",),
     )
 
 
 def test_the_systems_own_default_constraints_never_filter() -> None:
-    args = {"defaultingType": "System"}
+    args = {"defaultingType": "System", "defaultConstraints": []}
 
-    assert the_profile(pluginConfig=[{"name": "PodTopologySpread", "args": args}]).default_spread == ()
+    assert the_profile(pluginConfig=[{"name": "PodTopologySpread", "args": args}]).unknown == ()
 
 
 def test_several_profiles() -> None:
@@ -240,7 +239,7 @@ def test_a_default_profile_needs_no_warning() -> None:
                     ]
                 }
             ),
-            "profiles[0].pluginConfig is malformed: 'topologyKey' is missing",
+            "profiles[0].pluginConfig is malformed: 'whenUnsatisfiable' is missing",
         ),
         (
             "{kind: KubeSchedulerConfiguration, apiVersion: kubescheduler.config.k8s.io/v9}",

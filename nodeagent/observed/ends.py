@@ -80,6 +80,8 @@ class Ends:
     """By id that a pod may have had which no record names: the process of no pod that has it open, or may have."""
     running: frozenset[str] = frozenset()
     """UIDs of pods of which there is a process, if only of the sandbox, or may be one."""
+    confirmed: frozenset[str] = frozenset()
+    """UIDs that the API server itself showed, where it was asked."""
 
 
 @dataclass(kw_only=True)
@@ -103,12 +105,13 @@ class EndBook:
         listed: Listed | NoAnswer,
         *,
         doubted: bool,
+        replaced: Collection[str],
         unseen: Collection[str],
         seen: bool,
         handed_out: Mapping[str, Allocation],
     ) -> Ends:
-        """`doubted`: strangers matter, also with the ids in `unseen`. `seen`: the agent sees the kubelet. `handed_out`:
-        by device id."""
+        """`doubted`: strangers matter, also with the ids in `unseen`, and whether the API shows those in `replaced`.
+        `seen`: the agent sees the kubelet. `handed_out`: by device id."""
         found = {each.pod.uid: each for each in gone}
         ends, unread = Ends(unread=not pods.synced), ""
         if pods.synced and (found or doubted):
@@ -124,7 +127,7 @@ class EndBook:
                 by_pod = table.pods()
                 absent = (i for uid, each in found.items() if uid not in by_pod for i in each.ids)
                 opener = self._look({*ids, *absent}, handed_out)
-                ends = self._witnessed(found, pods, listed, table, opener)
+                ends = self._witnessed(found, pods, listed, table, opener, asked=bool(replaced))
                 ends = replace(ends, opened={i: what for i in ids if (what := opener([i], ""))})
         self._durations.end_pass()
         waiting = tuple(each for uid, each in found.items() if uid not in ends.ended)
@@ -141,6 +144,8 @@ class EndBook:
         listed: Listed | NoAnswer,
         table: ProcessTable,
         opener: Opener,
+        *,
+        asked: bool,
     ) -> Ends:
         by_pod, here, complete = table.pods(), {pod.uid for pod in pods.pods}, _complete(table, pods)
         self._started = {uid for uid in found if uid in by_pod or uid in self._started}
@@ -156,7 +161,7 @@ class EndBook:
         strange = [process for process in table.processes if process.pods and not process.pods & theirs]
         # What the checkpoint alone has may be a new pod, and the watch is late.
         new = {uid for uid in left.keys() - self._absent if not found[uid].pod.name}
-        fresh = self.fresh() if strange or new or over - here else ()
+        fresh = self.fresh() if strange or new or over - here or asked else ()
         # Nor is it known of such a pod which devices it has.
         lacking = (f"{what} is left of pod {found[u].pod.title}" for u, what in sorted(left.items()) if found[u].lacks)
         named = next(lacking, None)
@@ -170,14 +175,15 @@ class EndBook:
         strangers = (process for process in strange if not process.pods & known - pods.ended)
         named = named or next((f"{each.named} is left of pod UID {min(each.pods)}" for each in strangers), None)
         # One that the API still shows is late in the watch, or finished.
-        ended = frozenset(over - ({pod.uid for pod in fresh} - here))
+        there = frozenset(pod.uid for pod in fresh)
+        ended = over - (there - here)
         shared = {i for uid, each in found.items() if uid not in living for i in each.ids}
         new_ids = frozenset(i for uid in living for i in found[uid].ids if i not in shared)
         # Nor was one that is late looked at for devices that no record names.
         late = next((f"{each.named} is of a pod that the watch has not brought yet" for each in strange), None)
         why = named or late or (listed.reason if isinstance(listed, NoAnswer) else "" if complete else None)
         run = frozenset(p.uid for p in pods.pods if p.started or p.outside or not (complete and by_pod)).union(by_pod)
-        return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids, running=run)
+        return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids, running=run, confirmed=there)
 
     def _twice(self) -> ProcessTable | NoAnswer:
         """Two looks, for one alone misses a process that another one, which ends, starts meanwhile."""

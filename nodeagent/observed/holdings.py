@@ -142,8 +142,12 @@ class Holdings:
         """Whether a pod that nothing knows would matter."""
         alone = self._shared.alone
         unanswered = any(self._answered.get(e.id) != e.at or (e.again and e.id not in alone) for e in allocations)
-        earlier = any(holding.earlier for holding in self._pods.values())
-        return unanswered or earlier or bool(self.records.losses(ledger, mark))
+        return unanswered or bool(self.replaced or self.records.losses(ledger, mark))
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """UIDs of pods of whose name the List showed another device: the watch may be late, and it is another pod's."""
+        return frozenset(uid for uid, holding in self._pods.items() if holding.earlier)
 
     def _save(self) -> None:
         memory = Memory(
@@ -231,12 +235,15 @@ class Holdings:
         return tuple(sorted(found - shown))
 
     def _earlier_doubts(self, pods: ObservedPods, ends: Ends) -> dict[str, str]:
-        """The earlier pod's containers may run on. Its UID may be the later one's, where the watch was ahead."""
+        """The earlier pod's containers may run on. Its UID may be the later one's, where the watch was ahead.
+
+        Where the watch is late, the earlier pod looks as if it lived: who shows it then is the API server itself.
+        """
         living = {pod.uid for pod in pods.pods}
         doubtful: dict[str, str] = {}
         for uid, holding in sorted(self._pods.items()):
             grace_seconds = holding.grace_seconds if ends.strangers is None else DEFAULT_GRACE_SECONDS
-            witnessed = ends.strangers or uid not in living
+            witnessed = ends.strangers or uid not in (living if ends.strangers is None else ends.confirmed)
             patience_seconds = float("inf") if witnessed else grace_seconds + self._slack_seconds
             still = tuple(i for i in holding.earlier if self._durations.seconds("earlier", uid, i) < patience_seconds)
             self._pods[uid] = replace(holding, earlier=still)

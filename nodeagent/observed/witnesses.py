@@ -100,6 +100,7 @@ class Witnesses:
             pods,
             NoAnswer(reason=too_early) if too_early else listed,
             doubted=self.holdings.doubts(handed_out, lost_ledger, mark),
+            replaced=self.holdings.replaced,
             unseen=self.holdings.unseen(handed_out),
             seen=sees_processes,
             handed_out={entry.id: entry for entry in handed_out},

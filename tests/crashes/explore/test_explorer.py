@@ -1,11 +1,15 @@
 """The explorer of interleavings harms nothing, finds what was harmful once, and its schedules replay and shrink."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from nodeagent.observed.ends import EndBook, Ends, Gone
 from nodeagent.observed.kubelet import CheckpointEntry
 from nodeagent.observed.lost_records import LostRecords
+from nodeagent.observed.pods import ObservedPods
 from nodeagent.observed.processes import Process, ProcessTable
 from tests.crashes.explore.actors import Choice
 from tests.crashes.explore.explorer import explore, replay, shrink
@@ -41,6 +45,14 @@ def read_no_claims(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KubeletMemory, "checkpoint", checkpoint)
 
 
+def believe_the_watch(patch: pytest.MonkeyPatch) -> None:
+    def judge(book: EndBook, gone: Iterable[Gone], pods: ObservedPods, *arguments: Any, **how: Any) -> Ends:
+        return replace(own(book, gone, pods, *arguments, **how), confirmed=frozenset(pod.uid for pod in pods.pods))
+
+    own = EndBook.judge
+    patch.setattr(EndBook, "judge", judge)
+
+
 FOUND: dict[str, tuple[SwitchOff, str, str]] = {
     "the kubelet lost its checkpoint": (doubt_nothing, "pod, checkpoint is lost, pod", "use"),
     "a device of a pod that was deleted by force goes on": (
@@ -56,6 +68,11 @@ FOUND: dict[str, tuple[SwitchOff, str, str]] = {
     "the state directory is wiped": (
         miss_no_records,
         "pod, pod is deleted by force, everything is lost, plan, rounds",
+        "are gone",
+    ),
+    "replaced while the watch stands still": (
+        believe_the_watch,
+        "pod, round, pods are late, pod is replaced, plan, round, minute, rounds",
         "are gone",
     ),
     "held by a claim": (read_no_claims, "claim, plan, rounds", "are gone"),

@@ -263,14 +263,22 @@ def test_one_that_lists_another_device_shows_another_pod(memory: Memory) -> None
 
 
 @pytest.mark.parametrize(
-    ("strangers", "living", "seconds"),
-    [("", True, PATIENCE), (None, True, 10 + SLACK), ("a process", True, None), ("", False, None)],
+    ("strangers", "living", "confirmed", "seconds"),
+    [
+        ("", True, ["u1"], PATIENCE),
+        ("", True, ["u2"], None),
+        (None, True, [], 10 + SLACK),
+        ("a process", True, ["u1"], None),
+        ("", False, ["u9"], None),
+    ],
 )
-def test_the_earlier_pod_may_run_on(memory: Memory, strangers: str | None, living: bool, seconds: float | None) -> None:
+def test_the_earlier_pod_may_run_on(
+    memory: Memory, strangers: str | None, living: bool, confirmed: list[str], seconds: float | None
+) -> None:
     """By its own grace where only time tells; for ever while a witness says so, or where it is gone."""
     memory.see(pod(grace_seconds=10), listed=lists("p", A))
     memory.see(pod(grace_seconds=10), listed=lists("p", B), end=ends(strangers=strangers))
-    end = ends(strangers=strangers)
+    end = ends(strangers=strangers, confirmed=frozenset(confirmed))
     later = [pod(grace_seconds=10)] if living else [pod("u9", "other")]
     shown = lists("p", B) if living else Listed()
     if seconds is not None:

@@ -64,6 +64,36 @@ def test_a_pod_that_is_replaced_before_the_watch_shows_it_keeps_its_device(
     assert world.layout() == "7g.80gb at 0"
 
 
+@pytest.mark.parametrize("starts", [True, False])
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_a_pod_that_is_replaced_keeps_its_device_while_the_watch_stands_still(
+    world: World, monkeypatch: pytest.MonkeyPatch, starts: bool, checkpoint: bool
+) -> None:
+    """By the watch the first pod lives, and by the List it has the second one's device: its process seems its own."""
+    key = world.pod(THREE, "web-0")
+    world.settle(3)
+    (device,) = world.running[key]
+    world.pods_late = True
+    if not starts:
+        monkeypatch.setattr(world.plugin, "starts", lambda *_: False)
+    first = world.recreate(key)
+    if not checkpoint:
+        world.kubelet.entries = ()
+    replace_both(world)
+
+    for _ in range(5):
+        world.wait(61)
+        assert device in {instance.uuid for instance in world.gpu().instances}
+    world.pods_late = False
+    world.settle()
+    assert "is left of pod default/web-0" in world.gpu_status()["message"]
+
+    world.end_container(first)
+    world.wait(61)
+    world.settle()
+    assert device not in {instance.uuid for instance in world.gpu().instances}
+
+
 def test_a_device_that_a_new_pod_is_listed_with_too_early_is_free_after_grace_and_slack(world: World) -> None:
     """The watch ahead of List: what the earlier pod of this name held passes for the new one's for a moment."""
     key = world.pod(THREE, "web-0")

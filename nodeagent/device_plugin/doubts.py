@@ -29,7 +29,8 @@ class Doubts:
         """The checkpoint that this kubelet began with, until it has written its own."""
         self._ids: frozenset[str] = frozenset()
         self.recorded: frozenset[str] = frozenset()
-        """Ids that the checkpoint names with which this kubelet began: it admits their pods again."""
+        """Ids that the checkpoint names with which this kubelet began: it admits their pods again. Or with which this
+        process did: where the ledger has no word of one, it was handed out by a record that is lost, or by others."""
 
     def judge(self, kubelet: Identity | None) -> frozenset[str]:
         """The ids in doubt; `kubelet` is its socket. From one thread."""

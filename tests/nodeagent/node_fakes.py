@@ -51,6 +51,8 @@ class PluginMemory:
         """It began without the ledger that the agent has read."""
         self.recorded: Callable[[], Collection[str]] = tuple
         """Ids in the kubelet's checkpoint."""
+        self.begun_with: frozenset[str] = frozenset()
+        """Those with which this process, or its kubelet, began."""
         self._mark, self._losses = LedgerMark("book 0", 0), 0
         self._serial = 0.0
         self._write()
@@ -72,8 +74,12 @@ class PluginMemory:
         self._mark = mark if mark.book else LedgerMark(f"book after {self._mark.book}", 0)
         if not mark.book:
             self._write()
-        self.doubted = self.unmarked()
+        self.doubted, self.begun_with = self.unmarked(), frozenset(self.recorded())
         self.step()
+
+    def meet(self, socket: Identity) -> None:
+        """A kubelet that has started again."""
+        self.socket, self.begun_with = socket, frozenset(self.recorded())
 
     def step(self) -> None:
         found = read_config(self.files)
@@ -129,7 +135,8 @@ class PluginMemory:
     def allocate(self, device_id: str, resource: str, at: float) -> bool:
         if device_id not in self.advertised().get(resource, ()):
             return False
-        lost = (self.lost or self.files.lost_ledger.exists()) and device_id not in self.allocations
+        lost = self.lost or self.files.lost_ledger.exists() or device_id in self.begun_with
+        lost = lost and device_id not in self.allocations
         again = lost or device_id in self.unmarked()
         since = self.allocations[device_id].up_seconds if again and not lost else at
         since = 0.0 if lost else since

@@ -1,5 +1,6 @@
 """A container starts with a device that was handed out again when the agent has said whose it is, and not before."""
 
+import shutil
 import threading
 
 import grpc
@@ -192,3 +193,26 @@ def test_an_mps_slice_waits_too(node: PluginNode, kubelet: FakeKubelet, start_pl
         kubelet.allocate(SLICE, ids={device})
     with pytest.raises(grpc.RpcError, match=f"an earlier pod may still use {device}"):
         kubelet.pre_start(SLICE, device)
+
+
+@pytest.mark.parametrize("wiped", [True, False])
+def test_what_the_checkpoint_names_and_no_ledger_was_handed_out_before(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, agent: Running, wiped: bool
+) -> None:
+    """Its pod may have ended by the API alone; who wiped all records left nothing that tells of a loss."""
+    agent.stop()
+    if wiped:
+        shutil.rmtree(node.files.directory)
+        node.files.directory.mkdir(parents=True)
+    else:  # as where NVIDIA's plugin has served until now, and gave another pod the device
+        node.files.ledger.unlink()
+        node.files.loaded.unlink()
+    write_seen_free(node.files, SeenFree())
+    start_plugin(agent_patience_seconds=0)
+    node.load(TWO)
+    uid = again(kubelet)
+    kubelet.allocate(MIG, ids={"MIG-1"})
+    assert starts(kubelet, "MIG-1"), "it was never handed out"
+    assert not starts(kubelet, "MIG-0")
+    write_seen_free(node.files, SeenFree(alone={"MIG-0": (uid, at(node))}))
+    assert starts(kubelet, "MIG-0")

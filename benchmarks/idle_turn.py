@@ -87,7 +87,7 @@ def filled(cluster: Snapshot, slices: int = 0) -> Turn:
     clock = time.monotonic
     window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=clock)
     api: Any = _NoApi()
-    informers = SchedulingInformers(api, awake=threading.Event())
+    informers = SchedulingInformers(api, {}, awake=threading.Event())
     for kind in OF_DRA:
         informers._watches[kind] = watch = informers._watch(kind)
         for node in cluster.nodes if kind is Kind.RESOURCE_SLICES else ():

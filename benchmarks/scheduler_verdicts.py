@@ -1,9 +1,8 @@
 """Compare the simulator with kube-scheduler's own verdicts: `python -m benchmarks.scheduler_verdicts FILE [--json]`.
 
 FILE holds clusters as (gzipped) JSON: nodes, running pods, pending pods, namespaces and, where there are any, claims,
-volumes and storage classes; the KubeSchedulerConfiguration in force; and per pending pod and node what the scheduler's
-Filter plugins returned: nothing, or the plugin's name and message. Refusals by default spread constraints, which the
-simulator says that it cannot judge, are passed over.
+volumes, storage classes, services and workloads; the KubeSchedulerConfiguration in force; and per pending pod and node
+what the scheduler's Filter plugins returned: nothing, or the plugin's name and message.
 Prints how many pairs agree, down to the plugin's name, and every pair that does not; exit code 1 if there is one.
 Where a PreFilter decided before any node was tried, it is enough that the simulator refuses, too.
 """
@@ -17,7 +16,6 @@ from pathlib import Path
 
 from benchmarks.verdict_files import Json, read_cluster, read_file
 from controller.simulator.cluster import ClusterState
-from controller.simulator.spread import PLUGIN as SPREAD
 from controller.simulator.verdicts import Misfit
 
 
@@ -49,12 +47,8 @@ def compare(clusters: Sequence[Json]) -> Iterator[Pair]:
         cluster = read_cluster(raw, f"clusters[{number}]")
         state = ClusterState(cluster.nodes, cluster.running, context=cluster.context, profiles=cluster.profiles)
         for name, row in cluster.expected.items():
-            pod = cluster.pending[name]
-            by_default = bool(state.profile_of(pod).unknown) and not pod.spread
             for node, expected in row.items():
-                if by_default and expected[:1] == (SPREAD,):
-                    continue
-                refusal = state.why_not(pod, node)
+                refusal = state.why_not(cluster.pending[name], node)
                 yield Pair(cluster=number, pod=name, node=node, expected=expected, found=_said(refusal))
 
 

@@ -18,11 +18,14 @@ from controller.api.nodes import read_node
 from controller.api.pods import read_pod
 from controller.api.reading import Unreadable
 from controller.api.storage import (
+    OF_PODS_OWN,
     read_claim,
     read_device_class,
     read_namespace,
+    read_service,
     read_storage_class,
     read_volume,
+    read_workload,
 )
 from controller.config.scheduler_config import read_profiles
 from controller.model.scheduling import SchedulerProfiles, SchedulingContext
@@ -125,6 +128,10 @@ def _context(raw: Json, where: str) -> SchedulingContext:
         claims=read("PersistentVolumeClaims", read_claim),
         volumes={name: volume for (_, name), volume in read("PersistentVolumes", read_volume).items()},
         storage_classes={name: found for (_, name), found in read("StorageClasses", read_storage_class).items()},
+        services=read("Services", read_service),
+        workloads={
+            (kind, *key): selector for kind in OF_PODS_OWN for key, selector in read(f"{kind}s", read_workload).items()
+        },
         dra_resources=frozenset().union(*read("DeviceClasses", read_device_class).values()),
     )
 

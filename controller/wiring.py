@@ -75,7 +75,7 @@ class Controller:
             timeout_seconds=settings.batch_window_timeout_seconds,
             clock=clock,
         )
-        self._informers = informers = SchedulingInformers(api, awake=lifetime.awake)
+        self._informers = informers = SchedulingInformers(api, options.profiles, awake=lifetime.awake)
         cluster = ClusterCache(
             options=options,
             clock=clock,

@@ -38,6 +38,7 @@ def _pod(raw: Raw) -> PodView:
     totals = held_requests(raw) if node else pod_requests(raw)
     requests = tuple(sorted((resource, number) for resource, number in totals.items() if number))
     gang = gang_of(raw)
+    owner: Raw = next((entry for entry in metadata.get("ownerReferences") or () if entry.get("controller")), {})
     return PodView(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
@@ -71,6 +72,8 @@ def _pod(raw: Raw) -> PodView:
         scheduling_gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
         unschedulable=any(_is_unschedulable(condition) for condition in status.get("conditions") or ()),
         deleting=bool(metadata.get("deletionTimestamp")),
+        owner_kind=owner.get("kind", ""),
+        owner_name=owner.get("name", ""),
         gang=gang.name,
         gang_size=gang.size,
         gang_api=gang.api_group,

@@ -175,16 +175,12 @@ def _unmerged(raw: Raw, field: str) -> list[str]:
 
 
 def spread_constraints(pod: Raw) -> tuple[SpreadConstraint, ...]:
-    """The hard ones: no other ever filters."""
-    own_labels, given = pod["metadata"].get("labels") or {}, pod["spec"].get("topologySpreadConstraints") or ()
-    return tuple(_spread_constraint(raw, own_labels) for raw in given if is_hard(raw))
+    own_labels = pod["metadata"].get("labels") or {}
+    return tuple(spread_constraint(raw, own_labels) for raw in pod["spec"].get("topologySpreadConstraints") or ())
 
 
-def is_hard(raw: Raw) -> bool:
-    return bool(raw["whenUnsatisfiable"] == "DoNotSchedule")
-
-
-def _spread_constraint(raw: Raw, own_labels: Mapping[str, str]) -> SpreadConstraint:
+def spread_constraint(raw: Raw, own_labels: Mapping[str, str]) -> SpreadConstraint:
+    """One constraint of a pod with these labels; also a default one of a scheduler's profile."""
     selector = label_selector(raw.get("labelSelector"))
     return SpreadConstraint(
         topology_key=raw["topologyKey"],
@@ -193,6 +189,7 @@ def _spread_constraint(raw: Raw, own_labels: Mapping[str, str]) -> SpreadConstra
         min_domains=raw.get("minDomains") or 1,
         honors_affinity=(raw.get("nodeAffinityPolicy") or "Honor") == "Honor",
         honors_taints=(raw.get("nodeTaintsPolicy") or "Ignore") == "Honor",
+        hard=raw["whenUnsatisfiable"] == "DoNotSchedule",
     )
 
 

@@ -1,7 +1,7 @@
 """Parses the objects that filters read besides pods and nodes, once per watch event.
 
-Takes a Namespace, claim, volume, storage class, DeviceClass or ResourceSlice as the API server sent it and returns its
-value or an `Unreadable` with the reason. Keeps only what decides where a pod fits, or who serves it.
+Takes a Namespace, claim, volume, storage class, Service, workload, DeviceClass or ResourceSlice as the API server sent
+it and returns its value or an `Unreadable` with the reason. Keeps only what decides where a pod fits, or who serves it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,16 @@ from typing import Any
 
 from controller.api.reading import Unreadable, readable
 from controller.api.scheduling_rules import label_selector, labels, node_selector
-from controller.model.scheduling import ZONE_LABELS, ClaimView, Requirement, Storage, StorageClassView, VolumeView
+from controller.model.scheduling import (
+    ZONE_LABELS,
+    ClaimView,
+    Labels,
+    LabelSelector,
+    Requirement,
+    Storage,
+    StorageClassView,
+    VolumeView,
+)
 from kube.quantities import parse_quantity
 
 Raw = Mapping[str, Any]
@@ -21,6 +30,8 @@ DRA_DRIVER = "gpu.nvidia.com"
 """NVIDIA's, for GPUs."""
 OF_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 """With a DeviceClass's name, the extended resource that it serves without naming any (`implicit` since 1.34)."""
+OF_PODS_OWN = ("ReplicationController", "ReplicaSet", "StatefulSet")
+"""Kinds whose selector the scheduler takes for default constraints."""
 
 
 def read_namespace(raw: Raw) -> dict[str, str] | Unreadable:
@@ -38,6 +49,16 @@ def read_volume(raw: Raw) -> VolumeView | Unreadable:
 
 def read_storage_class(raw: Raw) -> StorageClassView | Unreadable:
     return readable("storageclass", raw, _storage_class)
+
+
+def read_service(raw: Raw) -> Labels | Unreadable:
+    """What it selects by; nothing where it selects no pods."""
+    return readable("service", raw, lambda service: tuple(sorted((service["spec"].get("selector") or {}).items())))
+
+
+def read_workload(raw: Raw) -> LabelSelector | Unreadable:
+    """The selector of a ReplicationController, ReplicaSet or StatefulSet."""
+    return readable("workload", raw, _workload)
 
 
 def read_device_class(raw: Raw) -> frozenset[str] | Unreadable:
@@ -127,3 +148,9 @@ def _storage_class(raw: Raw) -> StorageClassView:
             for term in raw.get("allowedTopologies") or ()
         ),
     )
+
+
+def _workload(raw: Raw) -> LabelSelector:
+    selector = raw["spec"].get("selector") or {}
+    plain = "matchLabels" not in selector and "matchExpressions" not in selector
+    return label_selector({"matchLabels": selector} if plain else selector) or LabelSelector()

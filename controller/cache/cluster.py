@@ -67,7 +67,10 @@ class ClusterCache:
         self.informers = informers
         self.lock = threading.RLock()
         self.options = options
-        self.pod_store = PodStore(waited_seconds=lambda pod: max(0.0, wall() - pod.pending_since))
+        self.pod_store = PodStore(
+            default_spread=any(profile.default_spread for profile in options.profiles.values()),
+            waited_seconds=lambda pod: max(0.0, wall() - pod.pending_since),
+        )
         self.plan_store = PlanStore(
             agent_silent_seconds=deadlines.agent_silent_seconds, under_way_seconds=deadlines.under_way_seconds
         )

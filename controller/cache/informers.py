@@ -1,10 +1,10 @@
 """Watches what filters read besides pods and nodes, from the moment that a pod needs it.
 
 Takes observed pods and returns a SchedulingContext for the snapshot: namespaces for affinity terms that select them;
-claims, volumes and storage classes for pods with volumes; device classes for pods that request a GPU, PodGroups for
-those of a gang. With the first plan it watches what DRA serves: DeviceClasses, and the ResourceSlices of NVIDIA's
-driver, by node. A kind that is not listed yet, or that the controller may not list, is None there, which means unknown;
-planning never waits for it.
+claims, volumes and storage classes for pods with volumes; services and workloads where the scheduler's profile
+has default spread constraints; device classes for pods that request a GPU, PodGroups for those of a gang. With the
+first plan it watches what DRA serves: DeviceClasses, and the ResourceSlices of NVIDIA's driver, by node. A kind that
+is not listed yet, or that the controller may not list, is None there, which means unknown; planning never waits for it.
 """
 
 import threading
@@ -23,11 +23,13 @@ from controller.api.storage import (
     read_claim,
     read_device_class,
     read_namespace,
+    read_service,
     read_slice,
     read_storage_class,
     read_volume,
+    read_workload,
 )
-from controller.model.scheduling import NO_CONTEXT, SchedulingContext
+from controller.model.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
 from controller.model.views import PodView
 from kube.reflector import Key, Reflector
 
@@ -39,6 +41,10 @@ class Kind(Enum):
     CLAIMS = ("/api/v1/persistentvolumeclaims", read_claim)
     VOLUMES = ("/api/v1/persistentvolumes", read_volume)
     STORAGE_CLASSES = ("/apis/storage.k8s.io/v1/storageclasses", read_storage_class)
+    SERVICES = ("/api/v1/services", read_service)
+    REPLICATION_CONTROLLERS = ("/api/v1/replicationcontrollers", read_workload)
+    REPLICA_SETS = ("/apis/apps/v1/replicasets", read_workload)
+    STATEFUL_SETS = ("/apis/apps/v1/statefulsets", read_workload)
     DEVICE_CLASSES = ("/apis/resource.k8s.io/v1/deviceclasses", read_device_class)
     RESOURCE_SLICES = ("/apis/resource.k8s.io/v1/resourceslices", read_slice)
     POD_GROUPS_1_36 = (f"/apis/{KUBERNETES}/v1alpha2/podgroups", read_pod_group)
@@ -50,6 +56,13 @@ class Kind(Enum):
 OF_DRA = (Kind.DEVICE_CLASSES, Kind.RESOURCE_SLICES)
 """By which DRA may give away GPUs of a node with a plan."""
 OF_VOLUMES = (Kind.CLAIMS, Kind.VOLUMES, Kind.STORAGE_CLASSES)
+WORKLOADS: Mapping[str, Kind] = {
+    "ReplicationController": Kind.REPLICATION_CONTROLLERS,
+    "ReplicaSet": Kind.REPLICA_SETS,
+    "StatefulSet": Kind.STATEFUL_SETS,
+}
+
+
 POD_GROUPS: Mapping[str, tuple[Kind, ...]] = {
     KUBERNETES: (Kind.POD_GROUPS_1_36, Kind.POD_GROUPS_1_37),
     COSCHEDULING: (Kind.COSCHEDULED,),
@@ -58,7 +71,7 @@ POD_GROUPS: Mapping[str, tuple[Kind, ...]] = {
 """By API group, the versions that may be served: one that is not served stays unlisted."""
 
 
-def needed_for(pod: PodView) -> set[Kind]:
+def needed_for(pod: PodView, profile: FilterProfile) -> set[Kind]:
     """What the filters read for this pod, or because of it for others."""
     needed: set[Kind] = set()
     terms = pod.anti_affinity if pod.node else (*pod.affinity, *pod.anti_affinity)
@@ -72,6 +85,8 @@ def needed_for(pod: PodView) -> set[Kind]:
     needed.update(POD_GROUPS.get(pod.gang_api, ()))
     if pod.volumes:
         needed.update(OF_VOLUMES)
+    if profile.default_spread and not pod.spread:
+        needed.update((Kind.SERVICES, *WORKLOADS.values()))
     return needed
 
 
@@ -105,9 +120,10 @@ class FixedInformers:
 class SchedulingInformers:
     """Every method may be called from any thread."""
 
-    def __init__(self, api: ApiClient, *, awake: threading.Event) -> None:
+    def __init__(self, api: ApiClient, profiles: SchedulerProfiles, *, awake: threading.Event) -> None:
         """`awake` is set when something has changed."""
         self._api = api
+        self._profiles = profiles
         self._awake = awake
         self._changes: set[str] = set()
         self._lock = threading.Lock()
@@ -118,7 +134,7 @@ class SchedulingInformers:
 
     def require(self, pod: PodView) -> None:
         """Watch what this pod needs from now on. The common case, a pod that needs nothing, costs nothing."""
-        self._require(needed_for(pod))
+        self._require(needed_for(pod, self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE)))
 
     def require_dra(self) -> None:
         """Watch from now on what DRA serves."""
@@ -206,11 +222,17 @@ Informers: TypeAlias = FixedInformers | SchedulingInformers
 
 def context_from(items: Callable[[Kind], Mapping[Key, Any] | None]) -> SchedulingContext:
     """What filters read, from what is known of each kind; None where nothing is."""
+    workloads = {name: items(kind) for name, kind in WORKLOADS.items()}
+    known = all(found is not None for found in workloads.values())
     return SchedulingContext(
         namespaces=_by_name(items(Kind.NAMESPACES)),
         claims=items(Kind.CLAIMS),
         volumes=_by_name(items(Kind.VOLUMES)),
         storage_classes=_by_name(items(Kind.STORAGE_CLASSES)),
+        services=items(Kind.SERVICES),
+        workloads={(name, *key): one for name, found in workloads.items() for key, one in (found or {}).items()}
+        if known
+        else None,
         pod_groups={
             (group, *key): least
             for group, kinds in POD_GROUPS.items()

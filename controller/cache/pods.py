@@ -40,10 +40,14 @@ class PodChange:
 class PodStore:
     """All unfinished pods of the cluster."""
 
-    def __init__(self, *, waited_seconds: Callable[[PodView], float]) -> None:
-        """`waited_seconds`: how long a pod that is observed first, or differently, has been so at least: a controller
-        that was restarted has not seen it."""
+    def __init__(self, *, default_spread: bool, waited_seconds: Callable[[PodView], float] = lambda _pod: 0.0) -> None:
+        """`default_spread`: a scheduler spreads pods that have no constraints of their own.
+
+        `waited_seconds`: how long a pod that is observed first, or differently, has been so at least: a controller that
+        was restarted has not seen it.
+        """
         self._waited_seconds = waited_seconds
+        self._default_spread = default_spread
         self._serving = Serving()
         self._reservations: dict[str, str] = {}
         self._reserved_nodes: frozenset[str] = frozenset()
@@ -187,7 +191,7 @@ class PodStore:
 
     def needs_all_nodes(self) -> bool:
         """Where pods with a demand fit depends on pods of nodes that have nothing to do with GPUs."""
-        return bool(self.demands and (self._constrained or self._far_reaching))
+        return bool(self.demands and (self._constrained or self._far_reaching or self._default_spread))
 
     def nominate(self, uid: str, node: str) -> None:
         """We are about to nominate this pod: its next views are marked as ours, whichever owner the API names."""
@@ -267,7 +271,7 @@ class PodStore:
         if not wants_planning(pod, self.judged.get(pod.key)):
             return ""
         self.demands.setdefault(pod.uid, self._now)
-        if pod.affinity or pod.anti_affinity or pod.spread:
+        if pod.affinity or pod.anti_affinity or any(constraint.hard for constraint in pod.spread):
             self._constrained.add(pod.uid)
         return pod.uid
 

@@ -2,8 +2,7 @@
 
 Takes the text of the file that kube-scheduler itself reads (YAML or JSON) and returns frozen FilterProfiles by
 schedulerName. Plugin sets are merged with the defaults of 1.36, and MultiPoint is expanded as the scheduler does it;
-plugins and extenders that are not part of kube-scheduler, and default spread constraints, are kept by name and count as
-passing. Reads one file at most;
+plugins and extenders that are not part of kube-scheduler are kept by name and count as passing. Reads one file at most;
 a configuration that cannot be understood is one SchedulerConfigError, worded for its author.
 """
 
@@ -12,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from controller.api.scheduling_rules import is_hard, required_terms
+from controller.api.scheduling_rules import required_terms, spread_constraint
 from controller.model.scheduling import DEFAULT_PROFILE, FILTERS, PREFILTERS, FilterProfile, SchedulerProfiles
 from kube.yaml_text import NotYaml, read_yaml
 
@@ -138,15 +137,15 @@ def _with_arguments(profile: FilterProfile, arguments: Mapping[str, Raw]) -> Fil
     affinity = arguments.get("NodeAffinity", {})
     fit = arguments.get("NodeResourcesFit", {})
     spread = arguments.get("PodTopologySpread", {})
-    # What selects the pods that they spread is in services and workloads, which the controller does not read.
     constraints = _list(spread, "defaultConstraints") if spread.get("defaultingType") == "List" else ()
-    unknown = ("defaultConstraints of PodTopologySpread",) if any(map(is_hard, constraints)) else ()
     return replace(
         profile,
         added_affinity=required_terms(affinity.get("addedAffinity")),
         ignored_resources=frozenset(_list(fit, "ignoredResources")),
         ignored_groups=frozenset(_list(fit, "ignoredResourceGroups")),
-        unknown=(*profile.unknown, *unknown),
+        default_spread=tuple(
+            constraint for entry in constraints for constraint in (spread_constraint(entry, {}),) if constraint.hard
+        ),
     )
 
 

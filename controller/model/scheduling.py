@@ -110,7 +110,7 @@ class PodAffinityTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadConstraint:
-    """A hard topology spread constraint; its matchLabelKeys are part of `selector` already."""
+    """A topology spread constraint; its matchLabelKeys are part of `selector` already."""
 
     topology_key: str
     max_skew: int = 1
@@ -118,6 +118,8 @@ class SpreadConstraint:
     min_domains: int = 1
     honors_affinity: bool = True
     honors_taints: bool = False
+    hard: bool = True
+    """DoNotSchedule. Others never filter; that a pod has one keeps the default constraints away from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +196,10 @@ class SchedulingContext:
     """By namespace and name."""
     volumes: Mapping[str, VolumeView] | None = None
     storage_classes: Mapping[str, StorageClassView] | None = None
+    services: Mapping[tuple[str, str], Labels] | None = None
+    """Selectors by namespace and name; for default constraints only."""
+    workloads: Mapping[tuple[str, str, str], LabelSelector] | None = None
+    """Selectors of ReplicaSets and the like, by kind, namespace and name; for default constraints only."""
     pod_groups: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """By API group, namespace and name: how many pods must start together; 0: each may start by itself."""
     dra_resources: frozenset[str] = frozenset()
@@ -233,8 +239,10 @@ class FilterProfile:
     added_affinity: tuple[NodeSelectorTerm, ...] | None = None
     ignored_resources: frozenset[str] = frozenset()
     ignored_groups: frozenset[str] = frozenset()
+    default_spread: tuple[SpreadConstraint, ...] = ()
+    """Only of defaultingType List, and only hard ones; their selectors come from services and workloads."""
     unknown: tuple[str, ...] = ()
-    """Plugins, their arguments, and extenders that cannot be simulated: they count as passing."""
+    """Plugins and extenders that cannot be simulated: they count as passing."""
 
 
 DEFAULT_PROFILE: Final = FilterProfile()

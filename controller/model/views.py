@@ -78,6 +78,8 @@ class PodView:
     scheduling_gates: tuple[str, ...] = ()
     unschedulable: bool = False  # PodScheduled=False/Unschedulable: the scheduler has tried and failed
     deleting: bool = False
+    owner_kind: str = ""
+    owner_name: str = ""
     pending_since: int = 0  # seconds since 1970: its creation, or the last change of anything but its status
     gang: str = ""  # pods of one gang run together or not at all; its name within the namespace
     gang_size: int = 0  # how many must run together; 0: as many as there are

@@ -5,9 +5,9 @@ and removes pods. Pods with equal `filter_key` share one. What cannot be known i
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from controller.model.scheduling import FilterProfile, SchedulingContext, SpreadConstraint
+from controller.model.scheduling import FilterProfile, LabelSelector, Requirement, SchedulingContext, SpreadConstraint
 from controller.model.views import PodView
 from controller.simulator import affinity, spread
 from controller.simulator.affinity import AffinityState
@@ -60,9 +60,10 @@ class Attempt:
             self.affinity.count(resident, number)
 
 
-def filter_key(pod: PodView) -> Hashable:
+def filter_key(pod: PodView, profile: FilterProfile) -> Hashable:
     """Equal for pods that fit where the other fits, but for what they request."""
     own_volumes = pod.uid if any(use.ephemeral for use in pod.volumes) else ""
+    owner = (pod.owner_kind, pod.owner_name) if profile.default_spread and not pod.spread else None
     return (
         pod.scheduler_name,
         pod.namespace,
@@ -75,6 +76,7 @@ def filter_key(pod: PodView) -> Hashable:
         pod.node_affinity,
         pod.volumes,
         own_volumes,
+        owner,
     )
 
 
@@ -109,7 +111,7 @@ def _attempt(pod: PodView, profile: FilterProfile, population: Population, conte
     volumes = look_up(pod, profile, context)
     constraints: tuple[SpreadConstraint, ...] = ()
     if spread.PLUGIN in profile.filters and spread.PLUGIN in profile.prefilters:
-        constraints = pod.spread
+        constraints = hard_constraints(pod, profile, context)
     refused = _CONFLICT if "NodeAffinity" in profile.prefilters and named_nodes(pod) == frozenset() else None
     refused = refused or volumes.refused or _unreadable(pod, profile)
     among_pods = affinity.PLUGIN in profile.filters and affinity.PLUGIN in profile.prefilters
@@ -123,7 +125,7 @@ def _attempt(pod: PodView, profile: FilterProfile, population: Population, conte
         spread=spreading,
         affinity=among,
         volumes=volumes,
-        unknown=(*volumes.unknown, *_unknown(pod, context)),
+        unknown=(*volumes.unknown, *_unknown(pod, profile, context)),
         size=1 + (spreading.size if spreading else 0),
         interest=interest_in(counted, dict(pod.labels)),
     )
@@ -133,7 +135,7 @@ def _unreadable(pod: PodView, profile: FilterProfile) -> Misfit | None:
     """A selector that no API server of today takes, from times when one did: the scheduler never gets past it."""
     terms = (*pod.affinity, *pod.anti_affinity)
     by_plugin = {
-        spread.PLUGIN: [each.selector for each in pod.spread],
+        spread.PLUGIN: [each.selector for each in pod.spread if each.hard],
         affinity.PLUGIN: [selector for term in terms for selector in (term.selector, term.namespace_selector)],
     }
     for plugin, selectors in by_plugin.items():
@@ -142,11 +144,39 @@ def _unreadable(pod: PodView, profile: FilterProfile) -> Misfit | None:
     return None
 
 
-def _unknown(pod: PodView, context: SchedulingContext) -> list[str]:
+def hard_constraints(pod: PodView, profile: FilterProfile, context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
+    """The pod's own, or the profile's default ones where it has none at all and something selects it."""
+    if pod.spread or not profile.default_spread:
+        return tuple(constraint for constraint in pod.spread if constraint.hard)
+    selector = _default_selector(pod, context)
+    if not selector.requirements:
+        return ()
+    return tuple(replace(constraint, selector=selector) for constraint in profile.default_spread)
+
+
+def _default_selector(pod: PodView, context: SchedulingContext) -> LabelSelector:
+    """What the services that select the pod, and its owner, select by."""
+    labels = dict(pod.labels)
+    merged: dict[str, str] = {}
+    for (namespace, _), selected in sorted((context.services or {}).items()):
+        if namespace == pod.namespace and selected and all(labels.get(key) == value for key, value in selected):
+            merged.update(selected)
+    owner = (context.workloads or {}).get((pod.owner_kind, pod.namespace, pod.owner_name))
+    return LabelSelector(
+        requirements=(
+            *(Requirement(key=key, operator="In", values=(value,)) for key, value in sorted(merged.items())),
+            *(owner.requirements if owner is not None else ()),
+        )
+    )
+
+
+def _unknown(pod: PodView, profile: FilterProfile, context: SchedulingContext) -> list[str]:
     unknown = []
     terms = (*pod.affinity, *pod.anti_affinity)
     if context.namespaces is None and any(term.namespace_selector is not None for term in terms):
         unknown.append("the labels of namespaces")
+    if profile.default_spread and not pod.spread and (context.services is None or context.workloads is None):
+        unknown.append("what selects the pod, for the profile's default spread constraints")
     if pod.claims or any(resource in context.dra_resources for resource, _ in pod.requests):
         unknown.append("what DRA allocates")
     return unknown

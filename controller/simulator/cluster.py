@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Iterable
 
 from controller.model.scheduling import DEFAULT_PROFILE, NO_CONTEXT, FilterProfile, SchedulerProfiles, SchedulingContext
 from controller.model.views import NodeView, PodView
-from controller.simulator.attempts import Attempt, attempt_for, filter_key
+from controller.simulator.attempts import Attempt, attempt_for, filter_key, hard_constraints
 from controller.simulator.changes import Changes
 from controller.simulator.filters import (
     NODE_FILTERS,
@@ -160,11 +160,12 @@ class ClusterState:
 
     def constrains_itself(self, pod: PodView) -> bool:
         """It names other pods or volumes on which its place depends."""
-        return bool(pod.affinity or pod.anti_affinity or pod.spread or pod.volumes)
+        named = pod.affinity or pod.anti_affinity or pod.volumes
+        return bool(named or hard_constraints(pod, self.profile_of(pod), self._context))
 
     def coupled(self, pod: PodView) -> bool:
         """Where it fits depends on where other pods are: such pods are placed one by one, never in numbers."""
-        if pod.affinity or pod.anti_affinity or pod.spread:
+        if pod.affinity or pod.anti_affinity or hard_constraints(pod, self.profile_of(pod), self._context):
             return True
         attempt = self.prefilter(pod) if self._population.repelling else None
         return attempt is not None and attempt.affinity is not None and attempt.affinity.repelled
@@ -191,7 +192,7 @@ class ClusterState:
         """A number: equal for pods that fit where the other fits, but for what they request."""
         known = self._kind_of.get(id(pod))
         if known is None:
-            kind = self._kinds.setdefault(filter_key(pod), len(self._kinds))
+            kind = self._kinds.setdefault(filter_key(pod, self.profile_of(pod)), len(self._kinds))
             known = self._kind_of[id(pod)] = (pod, kind)  # kept, so that its id stays its own
         return known[1]
 

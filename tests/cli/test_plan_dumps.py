@@ -140,7 +140,8 @@ def test_what_filters_read_in_addition_to_pods_and_nodes() -> None:
             thing("Namespace", "blue", metadata=labelled),
             thing("StorageClass", "fast", volumeBindingMode="WaitForFirstConsumer"),
             thing("DeviceClass", "gpus", spec={"extendedResourceName": "nvidia.com/mig-1g.10gb"}),
-            thing("PersistentVolume", "broken"),
+            thing("StatefulSet", "db", spec={"selector": {"matchLabels": {"app": "db"}}}),
+            thing("Service", "broken"),
         ],
         PlannerOptions(),
     ).snapshot.context
@@ -149,7 +150,9 @@ def test_what_filters_read_in_addition_to_pods_and_nodes() -> None:
     assert context.storage_classes is not None
     assert context.storage_classes["fast"].delayed
     assert context.dra_resources == {"nvidia.com/mig-1g.10gb", "deviceclass.resource.kubernetes.io/gpus"}
-    assert (context.claims, context.volumes) == (None, {})
+    assert list(context.workloads or ()) == [("StatefulSet", "default", "db")]
+    assert context.services == {}
+    assert (context.claims, context.volumes) == (None, None)
 
 
 def test_what_is_left_to_dra_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def rig(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def informers(rig: SchedulerRig) -> Iterator[SchedulingInformers]:
-    found = SchedulingInformers(rig.api, awake=threading.Event())
+    found = SchedulingInformers(rig.api, {}, awake=threading.Event())
     yield found
     found.stop()
     rig.clear()

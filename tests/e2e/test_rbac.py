@@ -30,8 +30,12 @@ READ_BY_FILTERS = (
     "namespaces",
     "persistentvolumeclaims",
     "persistentvolumes",
+    "replicationcontrollers",
+    "services",
     "deviceclasses.resource.k8s.io",
     "resourceslices.resource.k8s.io",
+    "replicasets.apps",
+    "statefulsets.apps",
     "storageclasses.storage.k8s.io",
 )
 GRANTED: dict[str, dict[str, set[str]]] = {

@@ -41,6 +41,8 @@ class _Harmless:
         self._number, self._everywhere = number, everywhere
 
     def spread(self, pod: PodView, constraint: SpreadConstraint) -> bool:
+        if not constraint.hard:
+            return True
         most = self._most((pod.namespace,), constraint.selector)
         return constraint.topology_key in self._everywhere and most is not None and most <= constraint.max_skew
 
@@ -70,13 +72,14 @@ class _Harmless:
 
 
 def _selectors(pod: PodView) -> Iterable[LabelSelector]:
-    found = (*(one.selector for one in pod.spread), *(term.selector for term in pod.anti_affinity))
+    found = (*(one.selector for one in pod.spread if one.hard), *(term.selector for term in pod.anti_affinity))
     return (selector for selector in found if selector is not None)
 
 
 def _freed(demand: Demand, harmless: _Harmless) -> Demand:
     pod = demand.pod
-    spread = tuple(one for one in pod.spread if not harmless.spread(pod, one))
+    # Kept as ones that never filter: a pod that has any gets no default ones of its scheduler.
+    spread = tuple(replace(one, hard=False) if harmless.spread(pod, one) else one for one in pod.spread)
     apart = tuple(term for term in pod.anti_affinity if not harmless.apart(pod, term))
     if spread == pod.spread and apart == pod.anti_affinity:
         return demand

@@ -18,8 +18,9 @@ def cluster_of(snapshot: Snapshot, options: PlannerOptions, pending: Sequence[Po
     """None where no pod depends on others or has volumes, which is the common case and costs nothing then."""
     bound = (*snapshot.pods, *snapshot.other_pods)
     needed = (
-        any(pod.affinity or pod.anti_affinity or pod.spread or pod.volumes for pod in pending)
-        or any(map(fails_always, options.profiles.values()))
+        any(pod.affinity or pod.anti_affinity or pod.volumes for pod in pending)
+        or any(constraint.hard for pod in pending for constraint in pod.spread)
+        or any(profile.default_spread or fails_always(profile) for profile in options.profiles.values())
         or any(pod.anti_affinity for pod in bound)
     )
     if not needed:

@@ -29,6 +29,7 @@ def test_a_pending_pod() -> None:
         },
         {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
         creationTimestamp="2026-01-02T03:04:05Z",
+        ownerReferences=[{"kind": "ReplicaSet", "controller": True}, {"kind": "Other"}],
     )
     assert pod_view(raw) == PodView(
         namespace="default",
@@ -47,6 +48,7 @@ def test_a_pending_pod() -> None:
         ),
         host_ports=(HostPort(port=8080),),
         unschedulable=True,
+        owner_kind="ReplicaSet",
     )
 
 

@@ -1,4 +1,4 @@
-"""Claims, volumes, classes and device classes from raw JSON."""
+"""Claims, volumes, classes, services, workloads and device classes from raw JSON."""
 
 from typing import Any
 
@@ -9,9 +9,11 @@ from controller.api.storage import (
     read_claim,
     read_device_class,
     read_namespace,
+    read_service,
     read_slice,
     read_storage_class,
     read_volume,
+    read_workload,
 )
 from controller.model.scheduling import (
     ClaimView,
@@ -132,6 +134,19 @@ def test_a_storage_class() -> None:
     assert read_storage_class({"metadata": {"name": "s"}}) == StorageClassView()
 
 
+def test_what_selects_pods() -> None:
+    service = {"metadata": {"name": "s"}, "spec": {"selector": {"b": "2", "a": "1"}}}
+    assert read_service(service) == (("a", "1"), ("b", "2"))
+    assert read_service({"metadata": {"name": "s"}, "spec": {}}) == ()
+
+    both = LabelSelector(requirements=(requirement("a", "1"), requirement("b", operator="Exists")))
+    expressions = [{"key": "b", "operator": "Exists"}]
+    selector = {"matchLabels": {"a": "1"}, "matchExpressions": expressions}
+    assert read_workload({"metadata": {"name": "w"}, "spec": {"selector": selector}}) == both
+    plain = {"metadata": {"name": "w"}, "spec": {"selector": {"a": "1"}}}
+    assert read_workload(plain) == LabelSelector(requirements=(requirement("a", "1"),))
+
+
 def test_a_device_class() -> None:
     by_name = "deviceclass.resource.kubernetes.io/d"
     mapping = {"metadata": {"name": "d"}, "spec": {"extendedResourceName": "a.b/c"}}
@@ -151,7 +166,7 @@ def test_a_slice_names_the_node_of_nvidias_driver_for_gpus() -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [read_claim, read_volume, read_device_class, read_slice],
+    [read_claim, read_volume, read_service, read_workload, read_device_class, read_slice],
 )
 def test_broken_objects_are_values_with_a_reason(read: Any) -> None:
     found = read({"metadata": {"name": "x"}, "spec": 3})

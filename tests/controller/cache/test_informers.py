@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from controller.api.pod_groups import KUBERNETES, VOLCANO
-from controller.cache.informers import OF_VOLUMES, POD_GROUPS, Kind, SchedulingInformers, needed_for
+from controller.cache.informers import OF_VOLUMES, POD_GROUPS, WORKLOADS, Kind, SchedulingInformers, needed_for
 from controller.model.scheduling import (
+    DEFAULT_PROFILE,
     ClaimUse,
+    FilterProfile,
     LabelSelector,
     PodAffinityTerm,
     Requirement,
@@ -27,6 +29,7 @@ SELECTING = PodAffinityTerm(
     topology_key="zone",
     namespace_selector=LabelSelector(requirements=(Requirement(key="team", operator="Exists"),)),
 )
+BY_ZONE = FilterProfile(default_spread=(SpreadConstraint(topology_key="zone"),))
 
 
 def pod(**fields: Any) -> PodView:
@@ -34,28 +37,30 @@ def pod(**fields: Any) -> PodView:
 
 
 @pytest.mark.parametrize(
-    ("pending", "kinds"),
+    ("pending", "profile", "kinds"),
     [
-        (pod(), {Kind.DEVICE_CLASSES}),
-        (pod(gpu=()), set()),
-        (pod(gpu=(), misnamed=("nvidia.com/mig-small",)), {Kind.DEVICE_CLASSES}),
-        (pod(node="n"), set()),
-        (pod(gang="g", gang_api=KUBERNETES), {Kind.DEVICE_CLASSES, *POD_GROUPS[KUBERNETES]}),
-        (pod(gang="g", gang_api=VOLCANO), {Kind.DEVICE_CLASSES, Kind.OF_VOLCANO}),
-        (pod(gang="g"), {Kind.DEVICE_CLASSES}),
-        (pod(volumes=(ClaimUse(claim="c"),)), {Kind.DEVICE_CLASSES, *OF_VOLUMES}),
-        (pod(affinity=(SELECTING,)), {Kind.DEVICE_CLASSES, Kind.NAMESPACES}),
-        (pod(affinity=(SELECTING,), node="n"), set()),
-        (pod(anti_affinity=(SELECTING,), node="n", gpu=()), {Kind.NAMESPACES}),
+        (pod(), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES}),
+        (pod(gpu=()), DEFAULT_PROFILE, set()),
+        (pod(gpu=(), misnamed=("nvidia.com/mig-small",)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES}),
+        (pod(node="n"), DEFAULT_PROFILE, set()),
+        (pod(gang="g", gang_api=KUBERNETES), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, *POD_GROUPS[KUBERNETES]}),
+        (pod(gang="g", gang_api=VOLCANO), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, Kind.OF_VOLCANO}),
+        (pod(gang="g"), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES}),
+        (pod(volumes=(ClaimUse(claim="c"),)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, *OF_VOLUMES}),
+        (pod(affinity=(SELECTING,)), DEFAULT_PROFILE, {Kind.DEVICE_CLASSES, Kind.NAMESPACES}),
+        (pod(affinity=(SELECTING,), node="n"), DEFAULT_PROFILE, set()),
+        (pod(anti_affinity=(SELECTING,), node="n", gpu=()), DEFAULT_PROFILE, {Kind.NAMESPACES}),
         (
             pod(affinity=(PodAffinityTerm(topology_key="zone", namespace_selector=LabelSelector()),)),
+            DEFAULT_PROFILE,
             {Kind.DEVICE_CLASSES},
         ),
-        (pod(spread=(SpreadConstraint(topology_key="zone"),)), {Kind.DEVICE_CLASSES}),
+        (pod(), BY_ZONE, {Kind.DEVICE_CLASSES, Kind.SERVICES, *WORKLOADS.values()}),
+        (pod(spread=(SpreadConstraint(topology_key="zone", hard=False),)), BY_ZONE, {Kind.DEVICE_CLASSES}),
     ],
 )
-def test_what_a_pod_needs(pending: PodView, kinds: set[Kind]) -> None:
-    assert needed_for(pending) == kinds
+def test_what_a_pod_needs(pending: PodView, profile: FilterProfile, kinds: set[Kind]) -> None:
+    assert needed_for(pending, profile) == kinds
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +76,7 @@ def awake() -> threading.Event:
 
 @pytest.fixture
 def informers(server: ApiServer, awake: threading.Event) -> Iterator[SchedulingInformers]:
-    found = SchedulingInformers(clients.for_url(server.url), awake=awake)
+    found = SchedulingInformers(clients.for_url(server.url), {}, awake=awake)
     yield found
     found.stop()
 
@@ -79,7 +84,7 @@ def informers(server: ApiServer, awake: threading.Event) -> Iterator[SchedulingI
 def test_nothing_is_watched_before_a_pod_needs_it(informers: SchedulingInformers) -> None:
     context = informers.context()
 
-    assert (context.namespaces, context.claims) == (None, None)
+    assert (context.namespaces, context.claims, context.workloads) == (None, None, None)
     assert context.dra_resources == frozenset()
     assert informers.watch_errors() == {}
 
@@ -186,7 +191,7 @@ def test_a_node_is_listed_while_one_of_nvidias_slices_is_its_own() -> None:
         api = clients.for_url(server.url)
         for body in (slice_of("a1", "a"), slice_of("a2", "a"), slice_of("b1", "b"), slice_of("c1", "c", "other.com")):
             apply.create(api, slices, body)
-        informers = SchedulingInformers(api, awake=threading.Event())
+        informers = SchedulingInformers(api, {}, awake=threading.Event())
         try:
             assert informers.dra_lists("a") is None, "nothing is watched yet"
             informers.require_dra()

@@ -7,7 +7,7 @@ import pytest
 from controller.cache.batcher import Batcher
 from controller.cache.cluster import ClusterCache
 from controller.cache.state import State
-from controller.model.scheduling import SchedulingContext
+from controller.model.scheduling import FilterProfile, SchedulingContext, SpreadConstraint
 from controller.model.views import PlannerOptions, PodView
 from tests.builders.objects import Json, node, pod
 from tests.builders.views import node_view, pod_view
@@ -26,10 +26,11 @@ def spread(hard: bool) -> Json:
     return {"topologySpreadConstraints": [{"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": how}]}
 
 
-def state(**more: Any) -> State:
+def state(profile: FilterProfile | None = None, **more: Any) -> State:
     clock = Clock()
     window: Batcher[str] = Batcher(idle_seconds=1.0, timeout_seconds=5.0, clock=clock)
-    found = State(ClusterCache(options=PlannerOptions(), clock=clock, **more), window=window)
+    profiles = {"default-scheduler": profile} if profile is not None else {}
+    found = State(ClusterCache(options=PlannerOptions(profiles=profiles), clock=clock, **more), window=window)
     found.observe_node("gpu", node_view(node("gpu")))
     plain = node("cpu", mode=None)
     plain["metadata"]["labels"] = {ZONE: "a"}
@@ -44,20 +45,23 @@ def observe(found: State, raw: Json) -> PodView:
 
 
 @pytest.mark.parametrize(
-    ("pending", "bound", "there"),
+    ("pending", "bound", "profile", "there"),
     [
-        ({}, {}, False),
-        ({"affinity": {"podAffinity": term()}}, {}, True),
-        ({"affinity": {"podAntiAffinity": term("kubernetes.io/hostname")}}, {}, True),
-        (spread(hard=True), {}, True),
-        (spread(hard=False), {}, False),
+        ({}, {}, None, False),
+        ({"affinity": {"podAffinity": term()}}, {}, None, True),
+        ({"affinity": {"podAntiAffinity": term("kubernetes.io/hostname")}}, {}, None, True),
+        (spread(hard=True), {}, None, True),
+        (spread(hard=False), {}, None, False),
         # A pod that keeps others away from its own node only does not matter on nodes with GPUs.
-        ({}, {"affinity": {"podAntiAffinity": term("kubernetes.io/hostname")}}, False),
-        ({}, {"affinity": {"podAntiAffinity": term()}}, True),
+        ({}, {"affinity": {"podAntiAffinity": term("kubernetes.io/hostname")}}, None, False),
+        ({}, {"affinity": {"podAntiAffinity": term()}}, None, True),
+        ({}, {}, FilterProfile(default_spread=(SpreadConstraint(topology_key=ZONE),)), True),
     ],
 )
-def test_other_nodes_are_in_the_snapshot_only_if_needed(pending: Json, bound: Json, there: bool) -> None:
-    found = state()
+def test_other_nodes_are_in_the_snapshot_only_if_needed(
+    pending: Json, bound: Json, profile: FilterProfile | None, there: bool
+) -> None:
+    found = state(profile)
     observe(found, pod("waits", **pending))
     runs = observe(found, pod("runs", requests={}, node="cpu", phase="Running", **bound))
 

@@ -19,6 +19,7 @@ from controller.model.scheduling import (
     FilterProfile,
     NodeSelectorTerm,
     Requirement,
+    SpreadConstraint,
 )
 
 Json = dict[str, Any]
@@ -128,14 +129,14 @@ def test_arguments() -> None:
         added_affinity=(NodeSelectorTerm(labels=(Requirement(key="pool", operator="Exists"),)),),
         ignored_resources=frozenset({"a.b/c"}),
         ignored_groups=frozenset({"x.y"}),
-        unknown=("defaultConstraints of PodTopologySpread",),
+        default_spread=(SpreadConstraint(topology_key="zone", max_skew=2, min_domains=3),),
     )
 
 
 def test_the_systems_own_default_constraints_never_filter() -> None:
-    args = {"defaultingType": "System", "defaultConstraints": []}
+    args = {"defaultingType": "System"}
 
-    assert the_profile(pluginConfig=[{"name": "PodTopologySpread", "args": args}]).unknown == ()
+    assert the_profile(pluginConfig=[{"name": "PodTopologySpread", "args": args}]).default_spread == ()
 
 
 def test_several_profiles() -> None:
@@ -239,7 +240,7 @@ def test_a_default_profile_needs_no_warning() -> None:
                     ]
                 }
             ),
-            "profiles[0].pluginConfig is malformed: 'whenUnsatisfiable' is missing",
+            "profiles[0].pluginConfig is malformed: 'topologyKey' is missing",
         ),
         (
             "{kind: KubeSchedulerConfiguration, apiVersion: kubescheduler.config.k8s.io/v9}",

@@ -20,6 +20,7 @@ from controller.model.scheduling import (
     NodeSelectorTerm,
     Requirement,
     SchedulingContext,
+    SpreadConstraint,
 )
 from controller.model.snapshot import Snapshot
 from controller.model.views import NodeView, PlannerOptions, PlanView, PodView
@@ -47,6 +48,7 @@ OPTIONS = PlannerOptions(
             scheduler_name="odd-scheduler",
             ignored_resources=frozenset({IGNORED}),
             added_affinity=(NodeSelectorTerm(labels=(Requirement(key=odd.ZONE, operator="In", values=("z0", "z1")),)),),
+            default_spread=(SpreadConstraint(topology_key=odd.ZONE, max_skew=5),),
         ),
         "broken-scheduler": FilterProfile(scheduler_name="broken-scheduler", prefilters=()),
     }
@@ -178,6 +180,8 @@ def _context(rng: random.Random) -> SchedulingContext:
         claims=hopeless.CLAIMS,
         volumes=hopeless.VOLUMES,
         storage_classes={},
+        services={},
+        workloads={},
         pod_groups={(system, "odd-a", "g1"): rng.choice((0, 2, 9999)) for system in (KUBERNETES, COSCHEDULING)},
         dra_resources=frozenset({"example.com/nic"} if rng.random() < 0.2 else ()),
     )

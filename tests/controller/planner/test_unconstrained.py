@@ -65,10 +65,11 @@ def test_only_what_keeps_a_pod_off_no_node_is_taken_off(one: PodView, others: li
     snapshot = cluster(HAS_HOST, pods=pods, pending=[one, *(other for other in others if not other.node)])
     (found, *_) = without_harmless([demand_of(one)], snapshot)
 
-    assert (not found.pod.spread and not found.pod.anti_affinity) == freed
+    assert (not any(each.hard for each in found.pod.spread) and not found.pod.anti_affinity) == freed
+    assert len(found.pod.spread) == len(one.spread), "one that never filters keeps default constraints away"
 
 
 def test_a_node_without_the_label_is_closed_to_a_pod_that_spreads_by_it() -> None:
     (found,) = without_harmless([demand_of(spread(J))], cluster(HAS_HOST, BARE, pending=[spread(J)]))
 
-    assert found.pod.spread
+    assert found.pod.spread[0].hard

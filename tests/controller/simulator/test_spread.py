@@ -1,9 +1,18 @@
 """Topology spread: which pods are counted where, and when the skew is too large."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from controller.model.scheduling import (
+    FilterProfile,
+    Labels,
+    LabelSelector,
+    Requirement,
+    SchedulingContext,
+    SpreadConstraint,
+)
 from tests.builders.objects import Json
 from tests.controller.simulator.words import HOST, REQUIRED, ZONE, a_node, a_pod, fits, spread, state, verdicts
 
@@ -120,3 +129,47 @@ def test_match_label_keys_narrow_the_selector_to_pods_like_this_one() -> None:
 
     assert fits(state(three_zones(), old), new, *NODES) == ["a1", "a2", "b1", "c1"]
     assert fits(state(three_zones(), old), spreading(spread(matchLabelKeys=["none"])), *NODES) == ["b1", "c1"]
+
+
+BY_ZONE = FilterProfile(default_spread=(SpreadConstraint(topology_key=ZONE),))
+
+
+def selected_by(services: Mapping[tuple[str, str], Labels]) -> SchedulingContext:
+    return SchedulingContext(services=services, workloads={})
+
+
+def test_default_constraints_spread_what_a_service_selects() -> None:
+    pod, there = a_pod("p", WEB), on("a1")
+    service: dict[tuple[str, str], Labels] = {("team", "s"): (("app", "web"),), ("other", "s"): (("app", "none"),)}
+
+    assert fits(state(three_zones(), there, context=selected_by(service), profile=BY_ZONE), pod, *NODES) == [
+        "b1",
+        "c1",
+    ]
+    assert fits(state(three_zones(), there, context=selected_by({}), profile=BY_ZONE), pod, *NODES) == list(NODES)
+    assert fits(state(three_zones(), there, context=selected_by(service)), pod, *NODES) == list(NODES)
+
+
+def test_default_constraints_are_not_for_pods_with_their_own() -> None:
+    soft = spreading(spread(hard=False))
+    service = selected_by({("team", "s"): (("app", "web"),)})
+
+    assert fits(state(three_zones(), on("a1"), context=service, profile=BY_ZONE), soft, *NODES) == list(NODES)
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "ReplicationController"])
+def test_default_constraints_spread_what_the_owner_selects(kind: str) -> None:
+    owned = a_pod("p", WEB, ownerReferences=[{"kind": kind, "name": "w", "controller": True}])
+    selector = LabelSelector(requirements=(Requirement(key="app", operator="In", values=("web",)),))
+    context = SchedulingContext(services={}, workloads={(kind, "team", "w"): selector})
+
+    assert fits(state(three_zones(), on("a1"), context=context, profile=BY_ZONE), owned, *NODES) == ["b1", "c1"]
+    assert fits(state(three_zones(), on("a1"), context=context, profile=BY_ZONE), a_pod("p", WEB), *NODES) == list(
+        NODES
+    )
+
+
+def test_what_selects_the_pod_may_be_unknown() -> None:
+    assert state(three_zones(), profile=BY_ZONE).prefilter(a_pod("p", WEB)).unknown == (
+        "what selects the pod, for the profile's default spread constraints",
+    )

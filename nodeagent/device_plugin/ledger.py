@@ -74,8 +74,8 @@ class Ledger:
     ) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out.
 
-        `unmarked` are the ids that may still have an earlier holder, as may those of a record that was kept aside, or of
-        one that is not known to have been lost: `recorded` are those that the kubelet's checkpoint named before.
+        `unmarked` are the ids that may still have an earlier holder, as may those of a record that was kept aside, or
+        of one that is not known to have been lost: `recorded` are those that the kubelet's checkpoint named before.
         """
         now, up_seconds = self._clock(), time.clock_gettime(time.CLOCK_BOOTTIME)
         # The file is for later processes: on a full disk it could not be made, and people wipe it with the rest.

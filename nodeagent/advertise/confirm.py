@@ -6,7 +6,6 @@ not counts, because equal counts can hide wrong ids. Deadlines run on the monoto
 present state was first observed. Never writes anything.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -131,10 +130,10 @@ class Confirmer:
         self, gpu: str, readings: Readings, allocatable: Mapping[str, frozenset[str]] | None, *, overdue: bool
     ) -> Stage:
         mine = [device for device in readings.config.healthy() if device.gpu == gpu]
-        digest = _digest(repr(device) for device in mine)
+        devices = repr(mine)
         # What was confirmed of one GPU stays so while the config of another one is on its way.
-        new = self._confirmed.get(gpu) != digest
-        late = partial(self._late, gpu, digest)
+        new = self._confirmed.get(gpu) != devices
+        late = partial(self._late, gpu, devices)
         problem = _plugin_problem(readings.loaded, gpu, {device.resource for device in mine})
         if problem:
             return late("plugin", problem, reason=Reason.DEVICE_PLUGIN_ERROR)
@@ -158,7 +157,7 @@ class Confirmer:
         if wrong:
             return late("node", f"the Node does not show the new count of {', '.join(wrong)}")
         if readings.in_force:
-            self._confirmed[gpu] = digest
+            self._confirmed[gpu] = devices
         return Stage(schedulable=True)
 
     def _not_loaded(self, readings: Readings, *, overdue: bool) -> Stage:
@@ -173,9 +172,9 @@ class Confirmer:
             failed=True,
         )
 
-    def _late(self, gpu: str, digest: str, what: str, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
+    def _late(self, gpu: str, devices: str, what: str, message: str, *, reason: Reason = Reason.ADVERTISING) -> Stage:
         """The stage of what is not there yet; failed after its deadline. The message may name other ids each time."""
-        seconds = self._durations.seconds(what, gpu, digest)
+        seconds = self._durations.seconds(what, gpu, devices)
         if seconds < self._allocatable_deadline_seconds:
             return Stage(reason=reason, message=message)
         if reason is Reason.ADVERTISING:
@@ -214,10 +213,6 @@ def _some(absent: Sequence[str], mine: Sequence[Device]) -> str:
     shown = sorted({device.resource for device in mine if device.id in absent})
     count = "any" if len(absent) == len(mine) else f"{len(absent)} of {len(mine)}"
     return f"{count} of its devices ({', '.join(shown)})"
-
-
-def _digest(texts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def _plugin_problem(loaded: Loaded | None, gpu: str, resources: set[str]) -> str:

@@ -54,10 +54,12 @@ class Ledger:
         self._latest = {entry.id: entry for entry in found} if isinstance(found, tuple) else {}
         if self.problem:
             mark = NO_LEDGER
-            # Any may be held. One of an earlier boot does not say that its device was not handed out in this one.
+            # Any may be held, also what the agent saw free after the Allocate that an older record has. One of an
+            # earlier boot does not say that its device was not handed out in this one.
             devices = config.devices if isinstance(config := read_config(files), PluginConfig) else ()
-            old = {e.id: replace(e, again=True, up_seconds=e.up_seconds * bool(e.boot_id)) for e in self.of_this_boot()}
-            self._latest = {device.id: self._unknown(device.id, device.resource) for device in devices} | old
+            old, now = self.of_this_boot(), clock()
+            again = {e.id: replace(e, at=now, again=True, up_seconds=e.up_seconds * bool(e.boot_id)) for e in old}
+            self._latest = {device.id: self._unknown(device.id, device.resource) for device in devices} | again
         # A record that was begun again differs from an earlier one by its name, one that was put back by the count.
         self._mark, self._begun = LedgerMark(mark.book or uuid.uuid4().hex, mark.writes), begun
         if not mark.book:  # from now on one that is not there was lost

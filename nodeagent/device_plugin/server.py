@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from nodeagent.device_plugin.device_lists import DeviceLists, Listing, RefusedAl
 from nodeagent.device_plugin.doubts import Doubts
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.device_plugin.mps_health import MpsHealth
-from nodeagent.handover.config import Device, DeviceKind
+from nodeagent.handover.config import DeviceKind
 
 log = logging.getLogger(__name__)
 
@@ -134,14 +134,13 @@ class ResourceServer(rpc.DevicePluginServicer):
                     )
                 if devices:
                     self._record(ids, context)
-                    answer.container_responses.append(self._answer(devices))
+                    named, read_only = self._lists.strategy(), self._read_only_pipes
+                    given = container_answer(devices, self._mps_root, named, read_only_pipes=read_only)
+                    answer.container_responses.append(given)
                 else:
                     answer.container_responses.append(pb.ContainerAllocateResponse())
         self._on_change()
         return answer
-
-    def _answer(self, devices: Sequence[Device]) -> pb.ContainerAllocateResponse:
-        return container_answer(devices, self._mps_root, self._lists.strategy(), read_only_pipes=self._read_only_pipes)
 
     def PreStartContainer(
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from nodeagent.handover.config import Allocation, PluginFiles, read_ledger, read_ledger_mark
 from nodeagent.handover.files import Identity, Unreadable
+from nodeagent.handover.seen_free import read_seen_free
 from nodeagent.hardware.gpu_ids import GpuResources
 from nodeagent.observed.ends import EndBook, Ends
 from nodeagent.observed.holdings import Holdings
@@ -90,7 +91,9 @@ class Witnesses:
         listed = self.kubelet.listed()
         listed = listed.only(self.resources) if isinstance(listed, Listed) else listed
         checkpoint = self.kubelet.checkpoint()
-        sees_processes = self.kubelet.shares_processes()
+        sees_processes, marks = self.kubelet.shares_processes(), read_seen_free(self.files).allocations
+        # What was seen free since a record was lost has no holder that only this one named.
+        unsure = [entry for entry in handed_out if not entry.again or marks.get(entry.id) != entry.at]
         # After the ledger: one that was put aside before that was read shows now.
         lost_ledger, mark = self.files.lost_ledger, read_ledger_mark(self.files)
         pods = book.observed()
@@ -99,9 +102,9 @@ class Witnesses:
             self.holdings.gone(pods, checkpoint, handed_out),
             pods,
             NoAnswer(reason=too_early) if too_early else listed,
-            doubted=self.holdings.doubts(handed_out, lost_ledger, mark),
+            doubted=self.holdings.doubts(unsure, lost_ledger, mark),
             replaced=self.holdings.replaced,
-            unseen=self.holdings.unseen(handed_out),
+            unseen=self.holdings.unseen(unsure),
             seen=sees_processes,
             handed_out={entry.id: entry for entry in handed_out},
         )

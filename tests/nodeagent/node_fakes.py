@@ -69,8 +69,9 @@ class PluginMemory:
             mark, config = NO_LEDGER, read_config(self.files)
             devices = config.devices if isinstance(config, PluginConfig) else ()
             self._losses += 1  # another time than that of any Allocate
-            unknown = {d.id: self._unknown(d.id, d.resource, -float(self._losses)) for d in devices}
-            self.allocations = unknown | {i: replace(entry, again=True) for i, entry in self.allocations.items()}
+            at = -float(self._losses)
+            unknown = {d.id: self._unknown(d.id, d.resource, at) for d in devices}
+            self.allocations = unknown | {i: replace(entry, at=at, again=True) for i, entry in self.allocations.items()}
         self._mark = mark if mark.book else LedgerMark(f"book after {self._mark.book}", 0)
         if not mark.book:
             self._write()

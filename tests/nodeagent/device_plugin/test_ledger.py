@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.device_plugin.doubts import Doubts
 from nodeagent.device_plugin.ledger import FORGET_SECONDS, Ledger
 from nodeagent.handover.config import (
     Allocation,
@@ -276,3 +277,13 @@ def test_when_a_device_was_handed_out_in_a_boot_that_is_not_known_says_nothing_o
     write_ledger(files, [Allocation(id="MIG-0", resource=MIG, at=1.0, up_seconds=1e6)], LedgerMark("a", 1))
     write_seen_free(files, SeenFree(ledger=LedgerMark("a", 9)))
     assert [entry.up_seconds for entry in Ledger(files, boot_id="now").entries()] == [0.0]
+
+
+def test_a_mark_from_before_an_older_ledger_was_put_back_frees_nothing(tmp_path: Path) -> None:
+    """The ledger that came between may have handed the device out, and no agent has read it."""
+    files = PluginFiles(tmp_path)
+    Ledger(files, clock=lambda: 1.0).record(MIG, ["MIG-0"])
+    write_seen_free(files, SeenFree(allocations={"MIG-0": 1.0}, ledger=read_ledger_mark(files)))
+    report(files, "the one that came between")
+    later = Ledger(files, clock=lambda: 2.0)
+    assert Doubts(files, tmp_path / "no checkpoint", later).unmarked() == {"MIG-0"}

@@ -83,3 +83,22 @@ def test_a_container_that_starts_again_goes_on_once_its_pod_is_known_as_the_only
         world.waiting[holder] = RunningIds.of(uid, [device])
         world.wait(5)
         assert world.running[holder] == (device,)
+
+
+def test_devices_that_were_seen_free_since_cause_no_look_at_processes_and_files(world: World) -> None:
+    world.settle()
+    lose(world, "ledger", b"")
+    world.wait(61)
+    world.wait(61)
+    assert {entry.again for entry in world.plugin.allocations.values()} == {True}
+    assert not world.plugin.unmarked()
+    looks: list[str] = []
+    scan, holders = world.scan, world.holders
+    world.scan = lambda: (looks.append("processes"), scan())[1]  # type: ignore[method-assign]
+    world.holders = lambda numbers: (looks.append("files"), holders(numbers))[1]  # type: ignore[method-assign]
+    world.settle()
+    assert not looks
+
+    assert world.pod(THREE) in world.running
+    world.settle()
+    assert set(looks) == {"processes"}, "it was handed out a moment ago"

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests.drawn import cells
-from tests.nodeagent.halves import THREE
+from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.observed.test_ends_proof import ENDED_BY_OTHERS
 from tests.nodeagent.pods_memory import RunningIds
 from tests.nodeagent.world import World
@@ -102,3 +102,23 @@ def test_devices_that_were_seen_free_since_cause_no_look_at_processes_and_files(
     assert world.pod(THREE) in world.running
     world.settle()
     assert set(looks) == {"processes"}, "it was handed out a moment ago"
+
+
+def test_what_an_older_ledger_does_not_name_is_not_destroyed_though_it_is_not_missed(world: World) -> None:
+    """It is put back before an agent has read the newer one, and the kubelet has lost its checkpoint as well."""
+    world.settle()
+    earlier = world.state.plugin.ledger.read_bytes()
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    world.detach(holder)
+    lose(world, "an earlier ledger put back", earlier)
+    world.kubelet.lose_checkpoint()
+    world.settle()
+    assert device in world.kubelet.devices[THREE], "the limit that docs/operating.md states"
+    replace_both(world)
+    for _ in range(3):
+        world.wait(3600)
+        assert device in {instance.uuid for instance in world.gpu().instances}
+    world.finish(holder)
+    world.wait(61)
+    assert world.layout() == "7g.80gb at 0"

@@ -9,6 +9,7 @@ from nodeagent.handover.config import PluginConfig, read_config
 from nodeagent.handover.mps_state import MpsDaemon, MpsState, hold_mps_lock, write_mps
 from nodeagent.mps.supervisor import shares
 from nodeagent.observed.processes import Process
+from sandbox.driver import clients
 from sandbox.driver.procfs import MAJORS, proc_of
 from tests import incidents
 from tests.builders.models import H100, T4
@@ -186,3 +187,23 @@ def test_slices_of_a_gpu_that_the_plan_does_not_list_are_no_release(make_world: 
 def by_card(world: World, index: int) -> Raw:
     """The item of the second GPU, by its card, as the planner writes it."""
     return {**mps(index, 8), "uuid": world.gpu(index).uuid}
+
+
+def test_a_release_that_a_killed_agent_had_sent_first_of_all_is_taken_back_at_once(halves: World) -> None:
+    """No earlier status says that the driver was being closed, and the next agent has it open as this one arrives."""
+    assert halves.plan is not None
+    status = halves.plan["status"]
+    said = {
+        "type": "DriverReleased",
+        "status": "True",
+        "reason": "DriverClosed",
+        "message": "",
+        "lastTransitionTime": "t",
+    }
+    halves.plan = {**halves.plan, "status": {**status, "conditions": [*status["conditions"], said]}}
+    halves.pass_only()
+    assert not clients.any_open(halves.machine), "before anything else"
+    assert halves.condition("DriverReleased")["status"] == "False"
+    halves.settle()
+    assert halves.found() == ("Ready", "Confirmed")
+    assert halves.advertised() == {SLICE: 2}

@@ -1,9 +1,12 @@
 """The plugin's ledger is lost while a pod waits for the end of an earlier one's process: it waits until that ends."""
 
 import shutil
+from collections.abc import Collection
 
 import pytest
 
+from nodeagent.observed.kubelet import NoAnswer
+from nodeagent.observed.processes import DeviceNumber, Process, ProcessTable
 from tests.drawn import cells
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.observed.test_ends_proof import ENDED_BY_OTHERS
@@ -93,9 +96,17 @@ def test_devices_that_were_seen_free_since_cause_no_look_at_processes_and_files(
     assert {entry.again for entry in world.plugin.allocations.values()} == {True}
     assert not world.plugin.unmarked()
     looks: list[str] = []
-    scan, holders = world.scan, world.holders
-    world.scan = lambda: (looks.append("processes"), scan())[1]  # type: ignore[method-assign]
-    world.holders = lambda numbers: (looks.append("files"), holders(numbers))[1]  # type: ignore[method-assign]
+    see, ask = world.scan, world.holders
+
+    def scan() -> ProcessTable | NoAnswer:
+        looks.append("processes")
+        return see()
+
+    def holders(numbers: Collection[DeviceNumber]) -> tuple[Process, ...] | NoAnswer:
+        looks.append("files")
+        return ask(numbers)
+
+    world.scan, world.holders = scan, holders  # type: ignore[method-assign]
     world.settle()
     assert not looks
 

@@ -4,6 +4,7 @@ Harm is that a container starts with what another one uses, or that this is dest
 is complete: whatever agent and device plugin read of holders is in one of them, or stands here with the reason.
 """
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
@@ -82,8 +83,9 @@ def ledger_deleted(world: World) -> None:
     holder = world.pod(THREE)
     world.state.plugin.ledger.unlink()
     world.state.plugin.seen_free.unlink()
-    world.plugin.restart()
     world.kubelet.lose_checkpoint()
+    world.plugin.restart()
+    world.kubelet.step()
     next_one(world, world.running[holder][0])
 
 
@@ -96,11 +98,26 @@ def ledger_put_back(world: World) -> None:
     holder = next(i for i in world.kubelet.devices[THREE] if i not in world.plugin.allocations)
     key = world.pod(THREE, device=holder)
     world.settle(3)
-    world.state.plugin.ledger.write_bytes(earlier)
-    world.plugin.restart()
     world.force_delete(key, seen_by_driver=False)
     world.running["gone", "first"] = world.running.pop(key)
+    world.state.plugin.ledger.write_bytes(earlier)
+    world.plugin.restart()
     next_one(world, holder)
+
+
+def all_records_wiped(world: World) -> None:
+    """While the pod runs, which then is deleted by force: the kubelet's checkpoint alone named its device."""
+    world.settle(3)
+    holder = world.pod(THREE)
+    (device,) = world.running[holder]
+    shutil.rmtree(world.state.root)
+    world.state.plugin.directory.mkdir(parents=True)
+    world.plugin.restart()
+    world.restart()
+    world.settle(3)
+    world.force_delete(holder, seen_by_driver=False)
+    world.running["gone", "first"] = world.running.pop(holder)
+    next_one(world, device)
 
 
 def blind_again(world: World) -> None:
@@ -126,6 +143,15 @@ def blind_mark(world: World) -> None:
     swap(world, node_fakes, "read_seen_free", lambda files: replace(read_seen_free(files), ledger=NO_LEDGER))
 
 
+def blind_beginning(world: World) -> None:
+    def restart() -> None:
+        starting()
+        world.plugin.begun_with = frozenset()
+
+    starting = world.plugin.restart
+    world.plugin.restart = restart  # type: ignore[method-assign]
+
+
 def blind_marks(world: World) -> None:
     swap(world, free_marks, "_free", lambda _observation, ids: set(ids))
 
@@ -143,6 +169,7 @@ SHARED: Mapping[str, tuple[Step, Step]] = {
     "whether processes are seen": (processes_elsewhere, blind_shares),
     "the ledger's name": (ledger_deleted, lambda world: switch_off(world, node_fakes, "read_loaded", None)),
     "which ledger was read": (ledger_put_back, blind_mark),
+    "what the checkpoint named at first": (all_records_wiped, blind_beginning),
 }
 """By witness: the story that needs it, and how it is switched off."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.verdict_files import Json, read_cluster, read_file
 from controller.simulator.cluster import ClusterState
-from controller.simulator.verdicts import Misfit
+from controller.simulator.verdicts import DoesNotFit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def compare(clusters: Sequence[Json]) -> Iterator[Pair]:
                 yield Pair(cluster=number, pod=name, node=node, expected=expected, found=_said(refusal))
 
 
-def _said(refusal: Misfit | None) -> tuple[str, ...]:
+def _said(refusal: DoesNotFit | None) -> tuple[str, ...]:
     return () if refusal is None else (refusal.plugin, refusal.message)
 
 

@@ -24,7 +24,7 @@ from crds.v1alpha1.spec import GpuItem, PlanSpec
 from partitioning.layouts import Layout, check_layout
 from partitioning.models import model_for_product, model_from_report
 from partitioning.mps import MIB_PER_GIB, check_slices, slice_of_gb
-from partitioning.packing import NoRoom, check_placements, instance_of, pack
+from partitioning.packing import DoesNotFit, check_placements, instance_of, pack
 from partitioning.resources import ACK_MEMORY, WHOLE, MigRequest, MpsRequest, classify, mig_resource
 
 Raw = Mapping[str, Any]
@@ -137,7 +137,7 @@ def _made(index: int, gpu: Gpu, desired: Desired) -> list[Json] | str:
     """The partitions that the agent would make, or why it could not."""
     if isinstance(desired, MigDesired):
         packed = pack(gpu.model, pinned=desired.layout, requested=dict(desired.counts), prefer=gpu.layout)
-        if isinstance(packed, NoRoom):
+        if isinstance(packed, DoesNotFit):
             return packed.reason
         return check_layout(gpu.model, packed.layout) or _instances(index, packed.layout)
     if isinstance(desired, MpsDesired):
@@ -199,8 +199,8 @@ def _full(index: int, gpu: Gpu, made: Mapping[str, int]) -> list[Json] | None:
     profiles = {kind.profile: made[name] for name, kind in kinds.items() if isinstance(kind, MigRequest)}
     if len(profiles) == len(made):
         packed = pack(gpu.model, pinned=Layout.of(()), requested=profiles)
-        if isinstance(packed, NoRoom) or any(
-            not isinstance(pack(gpu.model, pinned=packed.layout, requested={spec.name: 1}), NoRoom)
+        if isinstance(packed, DoesNotFit) or any(
+            not isinstance(pack(gpu.model, pinned=packed.layout, requested={spec.name: 1}), DoesNotFit)
             for spec in gpu.model.profiles
         ):
             return None

@@ -38,7 +38,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoRoom:
+class DoesNotFit:
     """The requested instances do not fit together with the pinned ones."""
 
     reason: str
@@ -65,19 +65,21 @@ class _Scored:
         return self.placed.instances < other.placed.instances
 
 
-def pack(model: GpuModel, *, pinned: Layout, requested: Mapping[str, int], prefer: Layout = EMPTY) -> Packed | NoRoom:
+def pack(
+    model: GpuModel, *, pinned: Layout, requested: Mapping[str, int], prefer: Layout = EMPTY
+) -> Packed | DoesNotFit:
     """Place `requested` (instances per profile, in addition to the pinned ones) on one GPU.
 
     Pinned and preferred instances come out as they came in, even where the driver names their profile by an alias.
     """
     impossible = check_together(model, pinned)
     if impossible is not None:
-        return NoRoom(reason=impossible, missing=tuple(sorted(requested.items())))
+        return DoesNotFit(reason=impossible, missing=tuple(sorted(requested.items())))
     counts: dict[str, int] = {}
     for name, count in sorted(requested.items()):
         spec = model.profile(name)
         if count > 0 and (spec is None or not spec.starts):
-            return NoRoom(reason=_no_such_profile(model, name), missing=((name, count),))
+            return DoesNotFit(reason=_no_such_profile(model, name), missing=((name, count),))
         if count > 0 and spec is not None:
             counts[spec.name] = counts.get(spec.name, 0) + count
     ordered = tuple(sorted(counts.items()))
@@ -148,7 +150,7 @@ def _no_such_profile(model: GpuModel, name: str) -> str:
     return f"{model.key} has no profile {name}: use one of {', '.join(spec.name for spec in model.profiles)}"
 
 
-def _no_room(model: GpuModel, pinned: Layout, counts: Counts) -> NoRoom:
+def _no_room(model: GpuModel, pinned: Layout, counts: Counts) -> DoesNotFit:
     """Name what does not fit, measured against the arrangement that serves the most compute slices."""
     table = state_table(model)
     requested = dict(counts)
@@ -168,7 +170,7 @@ def _no_room(model: GpuModel, pinned: Layout, counts: Counts) -> NoRoom:
     restricted = "" if model.geometries is None else " (or not allowed: its geometries are restricted)"
     most = [f"{count} x {name}" for name, count in limits_of(model).items() if requested.get(name, 0) > count]
     restricted += f" (its driver makes at most {', '.join(most)})" if most else ""
-    return NoRoom(
+    return DoesNotFit(
         reason=f"{_spelled(counts)} do not fit on one {model.key} {condition}: "
         f"{_spelled(missing)} too many{restricted}",
         missing=missing,

@@ -17,7 +17,7 @@ from controller.model.views import GpuView, NodeView, PartitionView, PlanView, P
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel, ProfileSpec
 from partitioning.mps import MpsSlice, check_slices, slice_of_gb
-from partitioning.packing import NoRoom, pack
+from partitioning.packing import DoesNotFit, pack
 from partitioning.placement_sets import enumerate_placements
 from partitioning.placements import placements_of
 from partitioning.resources import classify, mig_resource, mps_resource_gb
@@ -183,7 +183,7 @@ def _highest(card: Card) -> Layout:
 
 def _alongside(model: GpuModel, used: Layout, requested: Counts) -> Layout | None:
     packed = pack(model, pinned=used, requested={name: count for name, count in requested.items() if count})
-    return None if isinstance(packed, NoRoom) else packed.layout
+    return None if isinstance(packed, DoesNotFit) else packed.layout
 
 
 def _spelled(*parts: Counts) -> str:

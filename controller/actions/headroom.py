@@ -13,7 +13,7 @@ from controller.planner.inventory.stock import GpuStock, Ineligible, NodeStock, 
 from crds.v1alpha1.names import Partitioning
 from partitioning.layouts import Layout
 from partitioning.models import GpuModel
-from partitioning.packing import NoRoom, pack
+from partitioning.packing import DoesNotFit, pack
 
 USABLE = (None, Ineligible.MANUAL, Ineligible.PAUSED)
 """Pods can get what is idle on such a node."""
@@ -83,7 +83,7 @@ def _count(model: GpuModel, retained: Layout, profile: str, most: int) -> int:
         (
             count
             for count in range(most, 0, -1)
-            if not isinstance(pack(model, pinned=retained, requested={profile: count}), NoRoom)
+            if not isinstance(pack(model, pinned=retained, requested={profile: count}), DoesNotFit)
         ),
         0,
     )

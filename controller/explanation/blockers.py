@@ -19,7 +19,7 @@ from controller.planner.inventory.stock import NO_INSTANCES, GpuStock, NodeStock
 from crds.v1alpha1.names import Partitioning
 from partitioning.models import GpuModel, ProfileSpec
 from partitioning.mps import MAX_CLIENTS, shareable_mib
-from partitioning.packing import NoRoom, pack
+from partitioning.packing import DoesNotFit, pack
 from partitioning.placements import occupancy
 
 
@@ -67,7 +67,7 @@ def _is_split(one: Candidate, resource: str) -> bool:
 @lru_cache(maxsize=65536)
 def _fit_on_empty(model: GpuModel, profiles: tuple[str, ...]) -> bool:
     counts = {name: profiles.count(name) for name in profiles}
-    return not isinstance(pack(model, pinned=NO_INSTANCES, requested=counts), NoRoom)
+    return not isinstance(pack(model, pinned=NO_INSTANCES, requested=counts), DoesNotFit)
 
 
 def _fragmented(one: Candidate, resource: str) -> Answer:

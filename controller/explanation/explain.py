@@ -44,7 +44,7 @@ from controller.planner.inventory.node_groups import cost_on_node
 from controller.planner.inventory.stock import Ineligible
 from controller.planner.placement.gangs import GangKey, key_of
 from controller.planner.search import Finished
-from controller.simulator.verdicts import Misfit
+from controller.simulator.verdicts import DoesNotFit
 from partitioning.resources import WHOLE
 
 _NOT_FOR_ROOM = frozenset(
@@ -269,7 +269,7 @@ class _Explainer:
             if (node := self._stocks[number].node).unschedulable
             and self._stocks[number].is_large_enough(assignment.needs)
             and not self._causes(number, assignment.wants)
-            and self._misfit(assignment.pod, uncordoned(node)) is None
+            and self._refusal(assignment.pod, uncordoned(node)) is None
         ]
         return cordoned(names) if names else None
 
@@ -285,10 +285,10 @@ class _Explainer:
         return frozenset([number for number in nodes if self._names(pod, self._stocks[number].node)])
 
     def _names(self, pod: PodView, node: NodeView) -> bool:
-        misfit = self._misfit(pod, node)
-        if misfit is not None and (node.unschedulable or node.taints):
-            misfit = self._misfit(pod, unmarked(node))  # a taint comes before the selector
-        return misfit is None or misfit.plugin != "NodeAffinity"
+        refusal = self._refusal(pod, node)
+        if refusal is not None and (node.unschedulable or node.taints):
+            refusal = self._refusal(pod, unmarked(node))  # a taint comes before the selector
+        return refusal is None or refusal.plugin != "NodeAffinity"
 
     def _causes(self, number: int, wants: Wants) -> list[Cause]:
         """Whole GPUs need no label."""
@@ -296,7 +296,7 @@ class _Explainer:
         whole = all(name == WHOLE for name, _ in wants)
         return [cause for cause in found if not (whole and cause.ineligible is Ineligible.NOT_ENABLED)]
 
-    def _misfit(self, pod: PodView, node: NodeView) -> Misfit | None:
+    def _refusal(self, pod: PodView, node: NodeView) -> DoesNotFit | None:
         self._effort.spend(pod, cost_on_node(pod))
         return self._groups.why_not(pod, node)
 
@@ -340,8 +340,9 @@ class _Explainer:
         large = [number for number in large if number in named] or large
         causes = {number: self._causes(number, assignment.wants) for number in large}
         eligible = [number for number in large if not causes[number]] or large  # others need more than one remedy
-        kept = [(node, self._misfit(assignment.pod, node)) for node in (self._stocks[one].node for one in eligible)]
-        found = kept_off(assignment.pod, [(node, misfit) for node, misfit in kept if misfit is not None], self._misfit)
+        kept = [(node, self._refusal(assignment.pod, node)) for node in (self._stocks[one].node for one in eligible)]
+        rejected = [(node, refusal) for node, refusal in kept if refusal is not None]
+        found = kept_off(assignment.pod, rejected, self._refusal)
         more = [cause for number in eligible for cause in causes[number]]
         return found._replace(message=f"{found.message} {nearest(more).message}") if more else found
 

@@ -18,7 +18,7 @@ from controller.planner.placement.constrained import NOT_EXAMINED
 from controller.simulator.attempts import TOO_MUCH
 from controller.simulator.filters import ENFORCED, UNSCHEDULABLE_TAINT
 from controller.simulator.selectors import untolerated
-from controller.simulator.verdicts import Misfit
+from controller.simulator.verdicts import DoesNotFit
 from controller.simulator.volumes import VOLUME_FILTERS
 
 NO_WORK_LEFT = Answer(
@@ -31,7 +31,7 @@ TOO_COSTLY = Answer(
     "Its node affinity has too many terms for so many nodes, so nothing is planned for it. Use fewer terms, and In "
     "with several values in place of several terms.",
 )
-_WhyNot: TypeAlias = Callable[[PodView, NodeView], Misfit | None]
+_WhyNot: TypeAlias = Callable[[PodView, NodeView], DoesNotFit | None]
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "(.+)" not found')
 _NO_PREFILTER = re.compile(r'running "(.+)" filter plugin: no state from its PreFilter')
 _ASK_FOR_PREFILTER = "Change the pod's schedulerName, or ask an administrator to enable that PreFilter in its profile."
@@ -46,11 +46,11 @@ class _Obstacle(NamedTuple):
     number: int = 1
 
 
-def kept_off(pod: PodView, rejected: Sequence[tuple[NodeView, Misfit]], why_not: _WhyNot) -> Answer:
+def kept_off(pod: PodView, rejected: Sequence[tuple[NodeView, DoesNotFit]], why_not: _WhyNot) -> Answer:
     """By filters that read the node alone; `rejected` are all nodes that could hold it otherwise."""
     nodes: dict[_Obstacle, list[str]] = {}
-    for node, misfit in rejected:
-        nodes.setdefault(_all_of(_obstacles(pod, node, misfit, why_not)), []).append(node.name)
+    for node, refusal in rejected:
+        nodes.setdefault(_all_of(_obstacles(pod, node, refusal, why_not)), []).append(node.name)
     # Of those that are least to take away the one on most nodes: that gives the pod most places.
     by_number = sorted(nodes, key=lambda obstacle: (obstacle.number, -len(nodes[obstacle]), obstacle))
     remedy = by_number[0].remedy
@@ -96,21 +96,21 @@ def kept_off_by_others(nodes: int, reasons: Mapping[str, int], which: str = "eve
     return Answer(UnplacedReason.FILTERED_BY_SCHEDULER, message, f"Of {counted(nodes, 'node')}: {detail}.")
 
 
-def _obstacles(pod: PodView, node: NodeView, misfit: Misfit | None, why_not: _WhyNot) -> Iterator[_Obstacle]:
+def _obstacles(pod: PodView, node: NodeView, refusal: DoesNotFit | None, why_not: _WhyNot) -> Iterator[_Obstacle]:
     """What a filter finds once what the ones before it found is taken away."""
-    while misfit is not None:
-        yield _obstacle(pod, node, misfit)
-        if misfit.plugin == "NodeUnschedulable":
+    while refusal is not None:
+        yield _obstacle(pod, node, refusal)
+        if refusal.plugin == "NodeUnschedulable":
             node = uncordoned(node)
-        elif misfit.plugin == "TaintToleration":
+        elif refusal.plugin == "TaintToleration":
             node = unmarked(node)
-        elif misfit.plugin == "NodeAffinity" and pod.node_selector:
+        elif refusal.plugin == "NodeAffinity" and pod.node_selector:
             pod = replace(pod, uid="", node_selector=())
-        elif misfit.plugin == "NodeAffinity" and pod.node_affinity is not None:
+        elif refusal.plugin == "NodeAffinity" and pod.node_affinity is not None:
             pod = replace(pod, uid="", node_affinity=None)
         else:
             return
-        misfit = why_not(pod, node)
+        refusal = why_not(pod, node)
 
 
 def _all_of(found: Iterable[_Obstacle]) -> _Obstacle:
@@ -120,15 +120,15 @@ def _all_of(found: Iterable[_Obstacle]) -> _Obstacle:
     return _Obstacle(joined(one), joined(many), " ".join(remedies), len(each))
 
 
-def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
-    if found := _NO_PREFILTER.fullmatch(misfit.message):
+def _obstacle(pod: PodView, node: NodeView, refusal: DoesNotFit) -> _Obstacle:
+    if found := _NO_PREFILTER.fullmatch(refusal.message):
         what = f"{found[1]} of scheduler {pod.scheduler_name}, whose PreFilter is disabled"
         return _Obstacle(f"fails filter {what}", f"fail filter {what}", _ASK_FOR_PREFILTER)
-    if misfit is ENFORCED:
+    if refusal is ENFORCED:
         what = f"match the node affinity that scheduler {pod.scheduler_name} adds to all pods"
         remedy = "Change the pod's schedulerName, or ask an administrator to label the node accordingly."
         return _Obstacle(f"does not {what}", f"do not {what}", remedy)
-    match misfit.plugin:
+    match refusal.plugin:
         case "TaintToleration":
             taints = [taint for taint in node.taints if taint.key not in IGNORED_TAINTS and untolerated(pod, [taint])]
             if taints:
@@ -143,8 +143,8 @@ def _obstacle(pod: PodView, node: NodeView, misfit: Misfit) -> _Obstacle:
                 field = "node selector" if missing else "node affinity"
                 what = f"match the pod's {f'{field} {joined(missing)}' if missing else f'required {field}'}"
                 return _Obstacle(f"does not {what}", f"do not {what}", f"Change the pod's {field}.")
-    words = misfit.message.removeprefix("node(s) ")
-    what = "volumes" if misfit.plugin in VOLUME_FILTERS else "scheduling constraints"
+    words = refusal.message.removeprefix("node(s) ")
+    what = "volumes" if refusal.plugin in VOLUME_FILTERS else "scheduling constraints"
     return _Obstacle(words, words, f"Change the pod's {what}.")
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from partitioning.layouts import EMPTY, Layout
 from partitioning.models import Geometry, GpuModel, known_models, model_for_product
-from partitioning.packing import NoRoom, pack
+from partitioning.packing import DoesNotFit, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def restricted(model: GpuModel, entries: tuple[Entry, ...], there: Geometry = ()
 @lru_cache(maxsize=4096)
 def why_impossible(model: GpuModel, entry: Entry) -> str | None:
     found = pack(replace(model, geometries=None), pinned=EMPTY, requested=dict(entry.counts))
-    return found.reason if isinstance(found, NoRoom) else None
+    return found.reason if isinstance(found, DoesNotFit) else None
 
 
 def _named(model: GpuModel, geometry: Geometry) -> Geometry:

@@ -14,12 +14,12 @@ from controller.model.views import PodView
 from controller.simulator.population import Place, Population, Resident
 from controller.simulator.selectors import selects
 from controller.simulator.terms import Pair, TermIndex, narrowest
-from controller.simulator.verdicts import Misfit, misfit
+from controller.simulator.verdicts import DoesNotFit, does_not_fit
 
 PLUGIN = "InterPodAffinity"
-NOT_ATTRACTED = misfit(PLUGIN, "node(s) didn't match pod affinity rules")
-_ANTI_AFFINITY = misfit(PLUGIN, "node(s) didn't match pod anti-affinity rules")
-_EXISTING = misfit(PLUGIN, "node(s) didn't satisfy existing pods anti-affinity rules")
+NOT_ATTRACTED = does_not_fit(PLUGIN, "node(s) didn't match pod affinity rules")
+_ANTI_AFFINITY = does_not_fit(PLUGIN, "node(s) didn't match pod anti-affinity rules")
+_EXISTING = does_not_fit(PLUGIN, "node(s) didn't satisfy existing pods anti-affinity rules")
 
 Namespaces = Mapping[str, Mapping[str, str]]
 _Pairs = Counter[Pair]
@@ -80,7 +80,7 @@ class AffinityState:
         """Some pod that is there keeps it off some node."""
         return bool(self._repelling)
 
-    def refusal(self, place: Place) -> Misfit | None:
+    def refusal(self, place: Place) -> DoesNotFit | None:
         """Why the pod may not go there."""
         labels = place.node.labels
         if self._affinity and not self._attracted(labels):

@@ -15,11 +15,11 @@ from controller.simulator.changes import Interest, interest_in
 from controller.simulator.population import Population, Resident, TooManyVisitsError
 from controller.simulator.selectors import named_nodes
 from controller.simulator.spread import SpreadState
-from controller.simulator.verdicts import Misfit, misfit
+from controller.simulator.verdicts import DoesNotFit, does_not_fit
 from controller.simulator.volumes import VolumeState, look_up
 
-_CONFLICT = misfit("NodeAffinity", "pod affinity terms conflict")
-TOO_MUCH = misfit(affinity.PLUGIN, "too many pods to compare")
+_CONFLICT = does_not_fit("NodeAffinity", "pod affinity terms conflict")
+TOO_MUCH = does_not_fit(affinity.PLUGIN, "too many pods to compare")
 """Its terms would have to be compared with too many pods."""
 _UNREADABLE = "pod has a label selector that cannot be read"
 _NO_PODS: dict[str, dict[str, str]] = {}
@@ -30,7 +30,7 @@ class Attempt:
     """One kind of pod in front of the cluster."""
 
     profile: FilterProfile
-    refused: Misfit | None
+    refused: DoesNotFit | None
     """Why no node will do, whichever it is."""
     spread: SpreadState | None
     affinity: AffinityState | None
@@ -131,7 +131,7 @@ def _attempt(pod: PodView, profile: FilterProfile, population: Population, conte
     )
 
 
-def _unreadable(pod: PodView, profile: FilterProfile) -> Misfit | None:
+def _unreadable(pod: PodView, profile: FilterProfile) -> DoesNotFit | None:
     """A selector that no API server of today takes, from times when one did: the scheduler never gets past it."""
     terms = (*pod.affinity, *pod.anti_affinity)
     by_plugin = {
@@ -140,7 +140,7 @@ def _unreadable(pod: PodView, profile: FilterProfile) -> Misfit | None:
     }
     for plugin, selectors in by_plugin.items():
         if plugin in profile.prefilters and not all(one is None or one.readable for one in selectors):
-            return misfit(plugin, _UNREADABLE)
+            return does_not_fit(plugin, _UNREADABLE)
     return None
 
 

@@ -22,7 +22,7 @@ from controller.simulator.filters import (
 )
 from controller.simulator.population import Place, Population
 from controller.simulator.usage import Usage
-from controller.simulator.verdicts import Misfit, misfit
+from controller.simulator.verdicts import DoesNotFit, does_not_fit
 from controller.simulator.volumes import VOLUME_FILTERS, volume_refusal
 
 _KEPT = 1_000_000
@@ -135,14 +135,14 @@ class ClusterState:
         attempt.seen = len(self._changes)
         return True
 
-    def why_not(self, pod: PodView, node_name: str, *, without: Collection[str] = ()) -> Misfit | None:
+    def why_not(self, pod: PodView, node_name: str, *, without: Collection[str] = ()) -> DoesNotFit | None:
         """The filter that keeps the pod off the node; None: it fits.
 
         `without`: plugins that are skipped, such as NodeResourcesFit where the caller counts the resources itself.
         """
         place = self._population.places.get(node_name)
         if place is None:
-            return misfit("NodeName", f"node {node_name} is not there")
+            return does_not_fit("NodeName", f"node {node_name} is not there")
         rivals = [
             rival
             for rival in self._nominated.get(node_name, {}).values()
@@ -196,7 +196,7 @@ class ClusterState:
             known = self._kind_of[id(pod)] = (pod, kind)  # kept, so that its id stays its own
         return known[1]
 
-    def _refusal(self, pod: PodView, place: Place, without: Collection[str]) -> Misfit | None:
+    def _refusal(self, pod: PodView, place: Place, without: Collection[str]) -> DoesNotFit | None:
         attempt = self.prefilter(pod)
         profile = attempt.profile
         refusal = attempt.refused or not_narrowed_to(pod, place.node, profile)
@@ -213,7 +213,9 @@ class ClusterState:
                 return refusal
         return None
 
-    def _judge(self, plugin: str, pod: PodView, place: Place, attempt: Attempt, given: Assumptions) -> Misfit | None:
+    def _judge(
+        self, plugin: str, pod: PodView, place: Place, attempt: Attempt, given: Assumptions
+    ) -> DoesNotFit | None:
         if plugin in NODE_FILTERS:
             return node_refusal(plugin, pod, place.node, given)
         if plugin in ROOM_FILTERS:

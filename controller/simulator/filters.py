@@ -16,7 +16,7 @@ from controller.model.scheduling import DEFAULT_PROFILE, FilterProfile, Taint
 from controller.model.views import NodeView, PodView
 from controller.simulator.selectors import matches_node, matches_terms, named_nodes, tolerates, untolerated
 from controller.simulator.usage import Usage
-from controller.simulator.verdicts import FIT, Misfit, Verdict, misfit
+from controller.simulator.verdicts import FIT, DoesNotFit, Verdict, does_not_fit
 
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 NODE_FILTERS: Final = frozenset(
@@ -37,13 +37,13 @@ STATEFUL: Final = frozenset(
 )
 """Their Filter fails for every pod where the profile enables it without their PreFilter."""
 _NATIVE: Final = "kubernetes.io/"
-_AFFINITY: Final = misfit("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-ENFORCED: Final = misfit("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
-_UNSCHEDULABLE: Final = misfit("NodeUnschedulable", "node(s) were unschedulable")
-_NAME: Final = misfit("NodeName", "node(s) didn't match the requested node name")
-_TAINTED: Final = misfit("TaintToleration", "node(s) had untolerated taint(s)")
-_FEATURES: Final = misfit("NodeDeclaredFeatures", "node(s) didn't match Pod's required features")
-_PORTS: Final = misfit("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+_AFFINITY: Final = does_not_fit("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+ENFORCED: Final = does_not_fit("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity")
+_UNSCHEDULABLE: Final = does_not_fit("NodeUnschedulable", "node(s) were unschedulable")
+_NAME: Final = does_not_fit("NodeName", "node(s) didn't match the requested node name")
+_TAINTED: Final = does_not_fit("TaintToleration", "node(s) had untolerated taint(s)")
+_FEATURES: Final = does_not_fit("NodeDeclaredFeatures", "node(s) didn't match Pod's required features")
+_PORTS: Final = does_not_fit("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def filter_node(
     return FIT
 
 
-def not_narrowed_to(pod: PodView, node: NodeView, profile: FilterProfile) -> Misfit | None:
+def not_narrowed_to(pod: PodView, node: NodeView, profile: FilterProfile) -> DoesNotFit | None:
     """PreFilter of NodeAffinity: an affinity that names nodes keeps all others out, even where its Filter is off."""
     if not pod.node_affinity or "NodeAffinity" not in profile.prefilters or "NodeAffinity" in profile.filters:
         return None
@@ -81,21 +81,21 @@ def not_narrowed_to(pod: PodView, node: NodeView, profile: FilterProfile) -> Mis
     return None if names is None or node.name in names else _AFFINITY
 
 
-def without_state(plugin: str, profile: FilterProfile) -> Misfit | None:
+def without_state(plugin: str, profile: FilterProfile) -> DoesNotFit | None:
     """What a Filter returns whose PreFilter is switched off."""
     if plugin not in STATEFUL or plugin in profile.prefilters:
         return None
-    return misfit(plugin, f'running "{plugin}" filter plugin: no state from its PreFilter')
+    return does_not_fit(plugin, f'running "{plugin}" filter plugin: no state from its PreFilter')
 
 
 @lru_cache(maxsize=64)
-def fails_always(profile: FilterProfile) -> Misfit | None:
+def fails_always(profile: FilterProfile) -> DoesNotFit | None:
     """What keeps every pod off every node where a Filter is on and its PreFilter off."""
     found = (without_state(plugin, profile) for plugin in profile.filters)
-    return next((misfit for misfit in found if misfit is not None), None)
+    return next((refusal for refusal in found if refusal is not None), None)
 
 
-def node_refusal(plugin: str, pod: PodView, node: NodeView, given: Assumptions) -> Misfit | None:
+def node_refusal(plugin: str, pod: PodView, node: NodeView, given: Assumptions) -> DoesNotFit | None:
     """One of NODE_FILTERS."""
     match plugin:
         case "NodeUnschedulable":
@@ -118,7 +118,7 @@ def node_refusal(plugin: str, pod: PodView, node: NodeView, given: Assumptions) 
             return None if matches_node(pod, node) else _AFFINITY
 
 
-def room_refusal(plugin: str, pod: PodView, node: NodeView, usage: Usage, given: Assumptions) -> Misfit | None:
+def room_refusal(plugin: str, pod: PodView, node: NodeView, usage: Usage, given: Assumptions) -> DoesNotFit | None:
     """One of ROOM_FILTERS."""
     if plugin == "NodePorts":
         return _PORTS if pod.host_ports and usage.conflicts(pod.host_ports) else None
@@ -131,7 +131,7 @@ def room_refusal(plugin: str, pod: PodView, node: NodeView, usage: Usage, given:
         for resource in short
         if not _ignored(resource, given.profile) and (capacity[resource] > 0 or resource not in given.dra_resources)
     )
-    return Misfit(plugin="NodeResourcesFit", reasons=reasons) if reasons else None
+    return DoesNotFit(plugin="NodeResourcesFit", reasons=reasons) if reasons else None
 
 
 @lru_cache(maxsize=4096)

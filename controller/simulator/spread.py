@@ -11,11 +11,11 @@ from controller.model.scheduling import LabelSelector, SpreadConstraint
 from controller.model.views import NodeView, PodView
 from controller.simulator.population import Place, Population, Resident
 from controller.simulator.selectors import matches_node, selects, untolerated
-from controller.simulator.verdicts import Misfit, misfit
+from controller.simulator.verdicts import DoesNotFit, does_not_fit
 
 PLUGIN = "PodTopologySpread"
-_MISSING = misfit(PLUGIN, "node(s) didn't match pod topology spread constraints (missing required label)")
-SKEWED = misfit(PLUGIN, "node(s) didn't match pod topology spread constraints")
+_MISSING = does_not_fit(PLUGIN, "node(s) didn't match pod topology spread constraints (missing required label)")
+SKEWED = does_not_fit(PLUGIN, "node(s) didn't match pod topology spread constraints")
 _NO_DOMAIN = 2**31 - 1
 """The least count where there is no domain at all."""
 
@@ -98,7 +98,7 @@ class SpreadState:
             for constraint, domains in zip(self._constraints, self._domains, strict=True)
         )
 
-    def refusal(self, place: Place) -> Misfit | None:
+    def refusal(self, place: Place) -> DoesNotFit | None:
         """Why the pod may not go there."""
         labels = place.node.labels
         for constraint, domains, itself in zip(self._constraints, self._domains, self._itself, strict=True):

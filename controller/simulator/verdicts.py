@@ -1,4 +1,4 @@
-"""The result of a filter: fit, or misfit with the plugin's name and kube-scheduler's own words."""
+"""The result of a filter: it fits, or it does not, with the plugin's name and kube-scheduler's own words."""
 
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -10,7 +10,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
+class DoesNotFit:
     """Why it would not: the plugin, and each of its reasons in the scheduler's words."""
 
     plugin: str
@@ -21,9 +21,9 @@ class Misfit:
         return ", ".join(self.reasons)
 
 
-Verdict: TypeAlias = Fit | Misfit
+Verdict: TypeAlias = Fit | DoesNotFit
 FIT: Final = Fit()
 
 
-def misfit(plugin: str, *reasons: str) -> Misfit:
-    return Misfit(plugin=plugin, reasons=reasons)
+def does_not_fit(plugin: str, *reasons: str) -> DoesNotFit:
+    return DoesNotFit(plugin=plugin, reasons=reasons)

@@ -23,7 +23,7 @@ from controller.model.views import NodeView, PodView
 from controller.simulator.free_volumes import Candidates, candidates
 from controller.simulator.population import Place
 from controller.simulator.selectors import matches_labels
-from controller.simulator.verdicts import Misfit, misfit
+from controller.simulator.verdicts import DoesNotFit, does_not_fit
 
 RESTRICTIONS, LIMITS, BINDING, ZONE = "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"
 VOLUME_FILTERS = frozenset({RESTRICTIONS, LIMITS, BINDING, ZONE})
@@ -35,7 +35,7 @@ _NOTHING_TO_BIND = "node(s) didn't find available persistent volumes to bind"
 _IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
-_OTHER_ZONE = misfit(ZONE, "node(s) had no available volume zone")
+_OTHER_ZONE = does_not_fit(ZONE, "node(s) had no available volume zone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class _Waiting:
 class VolumeState:
     """One pod's volumes, looked up once. `refused`: what a PreFilter returns before any node is judged."""
 
-    refused: Misfit | None = None
+    refused: DoesNotFit | None = None
     bound: tuple[VolumeView | None, ...] = ()
     """Volumes of bound claims; None: such a volume does not exist."""
     zoned: tuple[VolumeView, ...] = ()
@@ -74,7 +74,7 @@ def look_up(pod: PodView, profile: FilterProfile, context: SchedulingContext) ->
     for plugin, refuses in ((RESTRICTIONS, _missing), (BINDING, _unusable), (ZONE, _zoneless)):
         reason = refuses(pod, claims, context) if plugin in profile.prefilters else ""
         if reason:
-            return VolumeState(refused=misfit(plugin, reason))
+            return VolumeState(refused=does_not_fit(plugin, reason))
     found = [(use, claim) for use, claim in claims if claim is not None]
     named = [(use.claim, claim) for use, claim in found]
     waiting = _waiting(pod.namespace, named, context.volumes, context.storage_classes)
@@ -113,10 +113,10 @@ def settled_volumes(pod: PodView, profile: FilterProfile, context: SchedulingCon
     )
 
 
-def settled_refusal(node: NodeView, state: VolumeState, profile: FilterProfile) -> Misfit | None:
+def settled_refusal(node: NodeView, state: VolumeState, profile: FilterProfile) -> DoesNotFit | None:
     """Of what `settled_volumes` has found."""
     if BINDING in profile.filters and not all(_reaches(volume, node) for volume in state.bound if volume is not None):
-        return misfit(BINDING, _ELSEWHERE)
+        return does_not_fit(BINDING, _ELSEWHERE)
     return _OTHER_ZONE if ZONE in profile.filters and not _in_zone(node, state.zoned) else None
 
 
@@ -225,17 +225,17 @@ def _not_found(use: ClaimUse) -> str:
 
 def volume_refusal(
     plugin: str, place: Place, state: VolumeState, users: Mapping[tuple[str, str], int]
-) -> Misfit | None:
+) -> DoesNotFit | None:
     """One of VOLUME_FILTERS. `users`: how many pods use each claim, by namespace and name."""
     for name, reason in state.complaints:
         if name == plugin:
-            return misfit(plugin, reason)
+            return does_not_fit(plugin, reason)
     match plugin:
         case "VolumeRestrictions":
-            return misfit(RESTRICTIONS, _IN_USE) if any(users.get(key, 0) for key in state.exclusive) else None
+            return does_not_fit(RESTRICTIONS, _IN_USE) if any(users.get(key, 0) for key in state.exclusive) else None
         case "VolumeBinding":
             reasons = tuple(_binding_reasons(place.node, state))
-            return Misfit(plugin=BINDING, reasons=reasons) if reasons else None
+            return DoesNotFit(plugin=BINDING, reasons=reasons) if reasons else None
         case "VolumeZone":
             return None if _in_zone(place.node, state.zoned) else _OTHER_ZONE
     return None

@@ -16,7 +16,7 @@ from nodeagent.hardware.driver import MigMode, ObservedGpu, with_driver_closed
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.models import GpuModel
 from partitioning.mps import REPLICA, VOLTA, MpsSlice, check_replicas, check_slices, in_order
-from partitioning.packing import NoRoom, Packed, check_placements, instance_of, pack
+from partitioning.packing import DoesNotFit, Packed, check_placements, instance_of, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def _mig_target(item: MigItem, gpu: ObservedGpu, in_use: Layout) -> MigTarget | 
 
 def _packed(
     model: GpuModel, exact: Layout, counts: dict[str, int], observed: Layout, in_use: Layout
-) -> Layout | NoRoom:
+) -> Layout | DoesNotFit:
     """Exact placements for the counted ones: first so that no pod must leave, then as if the GPU were idle."""
     if not any(counts.values()):
         return exact
@@ -191,7 +191,7 @@ def _packed(
         for instance in in_use.without([*exact, *serving])
         if check_layout(model, exact.union([*serving, instance])) is None
     ]
-    answer: Packed | NoRoom = NoRoom(reason="", missing=())
+    answer: Packed | DoesNotFit = DoesNotFit(reason="", missing=())
     for pinned, requested, kept_clear in (
         (exact.union(serving), remaining, obstacles),
         (exact.union(serving), remaining, []),
@@ -202,7 +202,7 @@ def _packed(
         )
         if isinstance(answer, Packed):
             return answer.layout.without(kept_clear)
-    return answer if isinstance(answer, NoRoom) else EMPTY
+    return answer if isinstance(answer, DoesNotFit) else EMPTY
 
 
 def _mps_target(item: MpsItem, gpu: ObservedGpu, defaults: NodeDefaults) -> MpsTarget | Refusal:

@@ -11,13 +11,13 @@ from controller.model.scheduling import DEFAULT_PROFILE
 from controller.model.views import NodeView, PodView
 from controller.simulator.filters import ROOM_FILTERS, Assumptions, filter_node, room_refusal
 from controller.simulator.usage import Usage
-from controller.simulator.verdicts import FIT, Misfit, Verdict
+from controller.simulator.verdicts import FIT, DoesNotFit, Verdict
 from sandbox.scheduler.records import Failure
 
 NO_NODES = "no nodes available to schedule pods"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
-NO_CLAIMS = Misfit(plugin="DynamicResources", reasons=("cannot allocate all claims",))
+NO_CLAIMS = DoesNotFit(plugin="DynamicResources", reasons=("cannot allocate all claims",))
 # What a pod without requests counts as using, for scoring only.
 UNASKED = {"cpu": 100, "memory": 200 << 20}
 EMPTY = Usage()
@@ -31,27 +31,27 @@ def place(
 ) -> str | Failure:
     """A node's name. `nodes` are sorted by name; `nominated` are the unbound pods that each node is held for."""
     feasible: list[NodeView] = []
-    misfits: list[Misfit] = []
+    refusals: list[DoesNotFit] = []
     preemption: Counter[str] = Counter()
     for node in nodes:
-        misfit = _misfit(pod, node, with_nominated(usage.get(node.name, EMPTY), pod, nominated.get(node.name, ())))
-        if misfit is None:
+        refusal = _refusal(pod, node, with_nominated(usage.get(node.name, EMPTY), pod, nominated.get(node.name, ())))
+        if refusal is None:
             feasible.append(node)
             continue
-        misfits.append(misfit)
-        preemption[NO_VICTIMS if misfit.plugin in ROOM_FILTERS and fits_empty(pod, node) else NOT_HELPFUL] += 1
+        refusals.append(refusal)
+        preemption[NO_VICTIMS if refusal.plugin in ROOM_FILTERS and fits_empty(pod, node) else NOT_HELPFUL] += 1
     if any(node.name == pod.nominated_node for node in feasible):
         return pod.nominated_node
     if feasible:
         return min(feasible, key=lambda node: _rank(pod, node, usage.get(node.name, EMPTY))).name
-    plugins = frozenset(misfit.plugin for misfit in misfits)
-    return Failure(message=_sentence(len(nodes), misfits, preemption), plugins=plugins)
+    plugins = frozenset(refusal.plugin for refusal in refusals)
+    return Failure(message=_sentence(len(nodes), refusals, preemption), plugins=plugins)
 
 
 def filter_pod(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
     """Both, by the default profile. `usage` holds bound pods and, where they count, nominated ones."""
     verdict = filter_node(pod, node)
-    return verdict if isinstance(verdict, Misfit) else filter_room(pod, node, usage)
+    return verdict if isinstance(verdict, DoesNotFit) else filter_room(pod, node, usage)
 
 
 def filter_room(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
@@ -64,7 +64,7 @@ def filter_room(pod: PodView, node: NodeView, usage: Usage) -> Verdict:
 
 def fits_empty(pod: PodView, node: NodeView) -> bool:
     """Whether the pod could run there if no other pod did."""
-    return not isinstance(filter_room(pod, node, EMPTY), Misfit)
+    return not isinstance(filter_room(pod, node, EMPTY), DoesNotFit)
 
 
 def helped(pod: PodView, old: NodeView | None, new: NodeView) -> bool:
@@ -73,9 +73,9 @@ def helped(pod: PodView, old: NodeView | None, new: NodeView) -> bool:
     The pod must fit the node as it is now if that were empty; and the node must be new, must have kept the pod off
     before by its labels, taints or cordon, or must have grown in something that the pod requests.
     """
-    if isinstance(filter_node(pod, new), Misfit) or not fits_empty(pod, new):
+    if isinstance(filter_node(pod, new), DoesNotFit) or not fits_empty(pod, new):
         return False
-    if old is None or isinstance(filter_node(pod, old), Misfit):
+    if old is None or isinstance(filter_node(pod, old), DoesNotFit):
         return True
     asked = ("pods", *(resource for resource, _ in pod.requests))
     return any(new.allocatable.get(resource, 0) > old.allocatable.get(resource, 0) for resource in asked)
@@ -92,11 +92,11 @@ def with_nominated(usage: Usage, pod: PodView, nominated: Iterable[PodView]) -> 
     return seen
 
 
-def _misfit(pod: PodView, node: NodeView, usage: Usage) -> Misfit | None:
+def _refusal(pod: PodView, node: NodeView, usage: Usage) -> DoesNotFit | None:
     if pod.claims:
         return NO_CLAIMS
     verdict = filter_pod(pod, node, usage)
-    return verdict if isinstance(verdict, Misfit) else None
+    return verdict if isinstance(verdict, DoesNotFit) else None
 
 
 def _rank(pod: PodView, node: NodeView, usage: Usage) -> tuple[int, int, str]:
@@ -111,10 +111,10 @@ def _rank(pod: PodView, node: NodeView, usage: Usage) -> tuple[int, int, str]:
     return -score, usage.held.pods, node.name
 
 
-def _sentence(count: int, misfits: Iterable[Misfit], preemption: Mapping[str, int]) -> str:
+def _sentence(count: int, refusals: Iterable[DoesNotFit], preemption: Mapping[str, int]) -> str:
     if count == 0:
         return NO_NODES
-    reasons = Counter(reason for misfit in misfits for reason in misfit.reasons)
+    reasons = Counter(reason for refusal in refusals for reason in refusal.reasons)
     return f"{_available(count, reasons)} preemption: {_available(count, preemption)}"
 
 

@@ -17,7 +17,7 @@ from controller.model.scheduling import SchedulingContext
 from controller.model.views import NodeView, PodView
 from controller.simulator.cluster import ClusterState
 from controller.simulator.selectors import named_nodes
-from controller.simulator.verdicts import Misfit
+from controller.simulator.verdicts import DoesNotFit
 from tests.e2e.random_pods import Json
 from tests.e2e.scheduler_rig import CLAIMS, VOLUMES, SchedulerRig, Word
 
@@ -106,7 +106,7 @@ def _translated(word: Word) -> Counter[str]:
     return counted
 
 
-def _counted(pod: PodView, refusals: Sequence[tuple[str, Misfit]]) -> Counter[str]:
+def _counted(pod: PodView, refusals: Sequence[tuple[str, DoesNotFit]]) -> Counter[str]:
     """Reasons over all nodes, as the scheduler counts them."""
     names = named_nodes(pod)
     counted: Counter[str] = Counter()

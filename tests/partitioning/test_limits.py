@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.models import GpuModel, known_models
-from partitioning.packing import NoRoom, Packed, pack
+from partitioning.packing import DoesNotFit, Packed, pack
 from partitioning.placements import limits_of, occupancy
 from partitioning.states import state_table
 from tests.builders.models import A30, A100
@@ -36,7 +36,7 @@ def test_no_known_model_has_such_a_limit() -> None:
 def test_the_second_instance_does_not_fit_and_the_reason_is_the_driver() -> None:
     assert isinstance(pack(ONE, pinned=EMPTY, requested={"1g.6gb": 1, "2g.12gb": 1}), Packed)
     refused = pack(ONE, pinned=EMPTY, requested={"1g.6gb": 2})
-    assert isinstance(refused, NoRoom)
+    assert isinstance(refused, DoesNotFit)
     assert refused.missing == (("1g.6gb", 1),)
     assert "its driver makes at most 1 x 1g.6gb" in refused.reason
 
@@ -46,7 +46,7 @@ def test_what_is_there_counts() -> None:
     table = state_table(ONE)
     assert table.fitting(occupancy(ONE, there), "1g.6gb") == ()
     assert [place.instance.start for place in table.fitting(occupancy(ONE, there), "2g.12gb")] == [0]
-    assert isinstance(pack(ONE, pinned=there, requested={"1g.6gb": 1}), NoRoom)
+    assert isinstance(pack(ONE, pinned=there, requested={"1g.6gb": 1}), DoesNotFit)
     assert isinstance(pack(ONE, pinned=EMPTY, requested={"1g.6gb": 1}, prefer=there), Packed)
 
 
@@ -54,7 +54,7 @@ def test_more_than_the_limit_that_is_there_stops_no_other_profile() -> None:
     """Another driver, or another program, has made them."""
     there = Layout.of(Instance(start=start, size=1, profile="1g.6gb") for start in (0, 1))
     assert isinstance(pack(ONE, pinned=there, requested={"2g.12gb": 1}), Packed)
-    assert isinstance(pack(ONE, pinned=there, requested={"1g.6gb": 1}), NoRoom)
+    assert isinstance(pack(ONE, pinned=there, requested={"1g.6gb": 1}), DoesNotFit)
 
 
 def test_a_layout_by_hand_beyond_the_limit_is_named() -> None:

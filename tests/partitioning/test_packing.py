@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout, instance_at
 from partitioning.models import GpuModel
-from partitioning.packing import NoRoom, Packed, pack
+from partitioning.packing import DoesNotFit, Packed, pack
 from partitioning.placement_sets import enumerate_placements
 from partitioning.placements import placements_of
 from partitioning.states import state_table
@@ -80,7 +80,7 @@ def test_no_arrangement_destroys_fewer_idle_instances_or_creates_fewer(data: st.
         for candidate in layouts_by_counts(key)[tuple(sorted(wanted.items()))]
         if check_layout(model, pinned.union(candidate)) is None and not pinned.mask & candidate.mask
     ]
-    if isinstance(packed, NoRoom):
+    if isinstance(packed, DoesNotFit):
         assert not costs
         return
     assert check_layout(model, packed.with_spare) is None
@@ -193,7 +193,7 @@ def test_no_room_names_what_does_not_fit_and_what_is_there(
     missing: tuple[tuple[str, int], ...],
 ) -> None:
     answer = pack(MODELS[key], pinned=on(MODELS[key], *pinned), requested=wanted)
-    assert isinstance(answer, NoRoom)
+    assert isinstance(answer, DoesNotFit)
     assert answer.missing == missing
     for word in words:
         assert word in answer.reason
@@ -202,7 +202,7 @@ def test_no_room_names_what_does_not_fit_and_what_is_there(
 def test_pinned_instances_that_overlap_are_no_base_for_packing() -> None:
     overlapping = on(A100, ("4g.20gb", 0), ("1g.5gb", 1))
     answer = pack(A100, pinned=overlapping, requested={"1g.5gb": 1})
-    assert isinstance(answer, NoRoom)
+    assert isinstance(answer, DoesNotFit)
     assert "overlap" in answer.reason
 
 
@@ -217,7 +217,7 @@ def test_an_instance_that_the_model_does_not_list_still_takes_its_place() -> Non
     stranger = Layout.of([Instance(start=0, size=4, profile="5g.30gb")])
     packed = pack(A100, pinned=stranger, requested={"3g.20gb": 1})
     assert packed == Packed(layout=stranger.union(on(A100, ("3g.20gb", 4))), spare=EMPTY)
-    assert isinstance(pack(A100, pinned=stranger, requested={"4g.20gb": 1}), NoRoom)
+    assert isinstance(pack(A100, pinned=stranger, requested={"4g.20gb": 1}), DoesNotFit)
 
 
 def test_what_has_fewer_places_than_instances_has_no_arrangement() -> None:

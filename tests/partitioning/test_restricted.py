@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from partitioning.layouts import EMPTY, Instance, Layout, check_layout
 from partitioning.models import Geometry, GpuModel
-from partitioning.packing import NoRoom, Packed, pack
+from partitioning.packing import DoesNotFit, Packed, pack
 from partitioning.placements import occupancy
 from partitioning.states import state_table
 from tests.builders.models import A30, A100
@@ -93,7 +93,7 @@ def test_packing_is_exact_within_what_is_allowed(
 def test_no_geometry_at_all_allows_nothing() -> None:
     restricted = replace(A30, geometries=())
 
-    assert isinstance(pack(restricted, pinned=EMPTY, requested={"1g.6gb": 1}), NoRoom)
+    assert isinstance(pack(restricted, pinned=EMPTY, requested={"1g.6gb": 1}), DoesNotFit)
     assert not any(state_table(restricted).pareto(0)[0])
 
 

@@ -29,7 +29,7 @@ from controller.planner.effort import Effort
 from controller.simulator.filters import filter_node
 from controller.simulator.relabel import RELABELLED, expected_after
 from controller.simulator.selectors import named_nodes, tried_on_each
-from controller.simulator.verdicts import Misfit
+from controller.simulator.verdicts import DoesNotFit
 from controller.simulator.volumes import VolumeState, settled_refusal, settled_volumes
 from crds.v1alpha1.names import TAINT_CHANGING
 from partitioning.resources import MpsRequest
@@ -100,7 +100,7 @@ class NodeGroups:
                 self._labelled.setdefault((key, node.labels[key]), []).append(number)
         self._by_name = {node.name: number for node, number in zip(nodes, self._facts_of, strict=True)}
         self._given = {node.name: node for node in nodes}
-        self._known: dict[int, list[Misfit | None]] = {}
+        self._known: dict[int, list[DoesNotFit | None]] = {}
         """By kind, what each of the unlike nodes answers: thousands of nodes are alike."""
         self._able: list[set[int]] = [set() for _ in unlike]
         self._unexamined = self._examine(list(dict.fromkeys(self._kinds[uid] for uid in first if uid in self._kinds)))
@@ -213,7 +213,7 @@ class NodeGroups:
         """The groups that the pod may use, in rising order."""
         return () if pod.uid in self._left else self._allowed[self.kind_of(pod)]
 
-    def why_not(self, pod: PodView, node: NodeView) -> Misfit | None:
+    def why_not(self, pod: PodView, node: NodeView) -> DoesNotFit | None:
         """What keeps a pod off a node whatever else runs there; None: nothing, as the node will be once it is cut."""
         known = self._known.get(self._kinds.get(pod.uid, -1))
         place = self._by_name.get(node.name, -1)
@@ -221,15 +221,15 @@ class NodeGroups:
             return known[place]
         return self._refusal(pod, node)
 
-    def _refusal(self, pod: PodView, node: NodeView) -> Misfit | None:
+    def _refusal(self, pod: PodView, node: NodeView) -> DoesNotFit | None:
         """By the filters that read pod and node alone."""
-        profile, misfit = self._profile_of(pod), None
+        profile, refusal = self._profile_of(pod), None
         for variant in expected_after(node, mps=_shares(pod.gpu), relabels=node.name in self._relabelled):
             verdict = filter_node(pod, variant, ignored_taints=IGNORED_TAINTS, profile=profile)
-            if not isinstance(verdict, Misfit):
+            if not isinstance(verdict, DoesNotFit):
                 return settled_refusal(node, self._volumes_of(pod), profile)
-            misfit = misfit or verdict
-        return misfit
+            refusal = refusal or verdict
+        return refusal
 
     def settled(self, demand: Demand) -> Demand:
         """Without the volumes that its groups take into account: they keep the pod off no other node."""

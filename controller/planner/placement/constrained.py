@@ -25,11 +25,11 @@ from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import fails_always
 from controller.simulator.spread import SKEWED
 from controller.simulator.terms import Pair, labels_of
-from controller.simulator.verdicts import Misfit, misfit
+from controller.simulator.verdicts import DoesNotFit, does_not_fit
 
 _COMPARED = 48
 """Of so many nodes with room the pod gets the one that loses least by it, if the filters accept it there."""
-NOT_EXAMINED = misfit("", "not examined")
+NOT_EXAMINED = does_not_fit("", "not examined")
 """What stands for a filter's answer where a pass has no work left for the pod."""
 _DECIDED_ELSEWHERE = frozenset(
     {"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"}
@@ -100,11 +100,11 @@ class ConstrainedPlacement:
 
     def may_accept(self, assignment: Assignment, node: int, labels: Mapping[Pair, int]) -> bool:
         """False: the filters refuse the node whichever pods come. `labels` are those of pods that may come."""
-        misfit = self._refusal(assignment, node) if assignment.constrained else None
-        if misfit is None or misfit is NOT_EXAMINED or misfit is SKEWED:
+        refusal = self._refusal(assignment, node) if assignment.constrained else None
+        if refusal is None or refusal is NOT_EXAMINED or refusal is SKEWED:
             return True
         near = [labels_of(term.selector) for term in assignment.pod.affinity]
-        return misfit is NOT_ATTRACTED and all(not pairs or any(labels.get(pair) for pair in pairs) for pairs in near)
+        return refusal is NOT_ATTRACTED and all(not pairs or any(labels.get(pair) for pair in pairs) for pairs in near)
 
     def accepts(self, assignment: Assignment, node: int) -> bool:
         """Whether the filters accept the node, with every pod where it is now; whatever work is left.
@@ -186,8 +186,8 @@ class ConstrainedPlacement:
 
     def refusal(self, assignment: Assignment, node: int) -> str:
         """The scheduler's message; '' where the filters accept the node."""
-        misfit = self._refusal(assignment, node) if assignment.constrained else None
-        return misfit.message if misfit is not None else ""
+        refusal = self._refusal(assignment, node) if assignment.constrained else None
+        return refusal.message if refusal is not None else ""
 
     def _depends(self, pod: PodView) -> bool:
         attempt = self._prefiltered(pod)
@@ -236,10 +236,10 @@ class ConstrainedPlacement:
             self._refused[key] = (holding, nodes)
         return nodes
 
-    def _refusal(self, assignment: Assignment, node: int) -> Misfit | None:
+    def _refusal(self, assignment: Assignment, node: int) -> DoesNotFit | None:
         return self._judged(assignment, node) if self._effort.may(assignment.pod.namespace) else NOT_EXAMINED
 
-    def _judged(self, assignment: Assignment, node: int, most: int = WORK) -> Misfit | None:
+    def _judged(self, assignment: Assignment, node: int, most: int = WORK) -> DoesNotFit | None:
         """`most`: no more is paid for it."""
         pod, before = assignment.pod, self._cluster.visits
         found = self._cluster.why_not(pod, self._nodes[node].name, without=_DECIDED_ELSEWHERE)

@@ -11,7 +11,7 @@ from controller.model.views import PlannerOptions
 from controller.planner.inventory.eligibility import node_stock
 from controller.planner.inventory.stock import NodeStock
 from partitioning.layouts import EMPTY
-from partitioning.packing import NoRoom, pack
+from partitioning.packing import DoesNotFit, pack
 from partitioning.resources import mig_resource, mps_resource_gb
 from tests.builders.models import H100
 from tests.controller.planner.builders import mig, mps, server
@@ -67,7 +67,7 @@ def test_exactly_what_some_division_among_gpus_holds(profiles: dict[str, int], g
 
     def fits(counts: tuple[int, ...]) -> bool:
         one = dict(zip(profiles, counts, strict=True))
-        return not isinstance(pack(H100, pinned=EMPTY, requested=one), NoRoom)
+        return not isinstance(pack(H100, pinned=EMPTY, requested=one), DoesNotFit)
 
     rest = [tuple(most - one for most, one in zip(profiles.values(), part, strict=True)) for part in divisions]
     parts = [(tuple(most - one for most, one in zip(profiles.values(), left, strict=True)), left) for left in rest]

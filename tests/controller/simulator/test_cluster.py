@@ -115,9 +115,9 @@ def test_a_pod_must_fit_with_and_without_nominated_pods() -> None:
 def test_the_first_filter_of_the_profile_answers(filters: tuple[str, ...], first: str | None) -> None:
     tainted = replace(small(), taints=a_node("n", taints=[{"key": "k", "effect": "NoSchedule"}]).taints)
     cluster = state([tainted], profile=FilterProfile(filters=filters))
-    misfit = cluster.why_not(replace(requesting(cpu="2"), affinity=a_pod("q", spec=affinity(near())).affinity), "n")
+    refusal = cluster.why_not(replace(requesting(cpu="2"), affinity=a_pod("q", spec=affinity(near())).affinity), "n")
 
-    assert (None if misfit is None else misfit.plugin) == first
+    assert (None if refusal is None else refusal.plugin) == first
 
 
 def test_each_scheduler_filters_by_its_own_profile() -> None:
@@ -143,10 +143,10 @@ def test_each_scheduler_filters_by_its_own_profile() -> None:
 @pytest.mark.parametrize("plugin", ["NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"])
 def test_a_filter_without_its_prefilter_fails(plugin: str) -> None:
     profile = FilterProfile(prefilters=tuple(name for name in FILTERS if name != plugin))
-    misfit = state([small()], profile=profile).why_not(a_pod("p"), "n")
+    refusal = state([small()], profile=profile).why_not(a_pod("p"), "n")
 
-    assert misfit is not None
-    assert misfit.plugin == plugin
+    assert refusal is not None
+    assert refusal.plugin == plugin
 
 
 def test_node_affinity_falls_back_without_its_prefilter() -> None:

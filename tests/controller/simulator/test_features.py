@@ -9,7 +9,7 @@ from controller.model.views import NodeView, PodView
 from controller.planner.inventory.node_groups import NodeGroups
 from controller.simulator.cluster import ClusterState
 from controller.simulator.filters import filter_node
-from controller.simulator.verdicts import Misfit
+from controller.simulator.verdicts import DoesNotFit
 from tests.controller.simulator.words import REQUIRED, a_node, a_pod
 
 RESTARTS = "RestartAllContainersOnContainerExits"
@@ -38,10 +38,10 @@ def test_what_a_pod_needs_of_its_node(spec: dict[str, Any], needed: tuple[str, .
     pod = a_pod("p", spec=spec)
 
     assert pod.features == needed
-    assert not isinstance(filter_node(pod, declaring("all", RESTARTS, HOST_USERS)), Misfit)
+    assert not isinstance(filter_node(pod, declaring("all", RESTARTS, HOST_USERS)), DoesNotFit)
     refusal = filter_node(pod, declaring("none", "Other"))
-    assert isinstance(refusal, Misfit) == bool(needed)
-    if isinstance(refusal, Misfit):
+    assert isinstance(refusal, DoesNotFit) == bool(needed)
+    if isinstance(refusal, DoesNotFit):
         assert (refusal.plugin, refusal.message) == (
             "NodeDeclaredFeatures",
             "node(s) didn't match Pod's required features",

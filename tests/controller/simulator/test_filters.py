@@ -1,4 +1,4 @@
-"""kube-scheduler's filters, with its own message for a misfit."""
+"""kube-scheduler's filters, with its own message for a refusal."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from controller.model.scheduling import HostPort, NodeSelectorTerm, Requirement,
 from controller.model.views import NodeView, PodView
 from controller.simulator.filters import filter_node
 from controller.simulator.usage import Usage
-from controller.simulator.verdicts import FIT, Misfit
+from controller.simulator.verdicts import FIT, DoesNotFit
 from sandbox.scheduler.placement import filter_pod
 from tests.controller.planner.builders import GIB, node, pod, replaced
 
@@ -18,7 +18,7 @@ def verdict(pending: PodView, where: NodeView, *there: PodView) -> str:
     """'' for a fit, else plugin and message."""
     usage = Usage.of([replaced(one, node=where.name) for one in there])
     found = filter_pod(pending, where, usage)
-    return f"{found.plugin}: {found.message}" if isinstance(found, Misfit) else ""
+    return f"{found.plugin}: {found.message}" if isinstance(found, DoesNotFit) else ""
 
 
 def requirement(key: str, operator: str, *values: str) -> Requirement:
@@ -68,7 +68,7 @@ def test_a_preference_repels_no_pod() -> None:
 def test_a_taint_may_be_taken_as_gone() -> None:
     tainted = node(taints=["gpuplan.dev/changing"])
 
-    assert isinstance(filter_node(pod("a"), tainted), Misfit)
+    assert isinstance(filter_node(pod("a"), tainted), DoesNotFit)
     assert filter_node(pod("a"), tainted, ignored_taints=("gpuplan.dev/changing",)) is FIT
 
 

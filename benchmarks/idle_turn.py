@@ -143,7 +143,7 @@ def reading_of(view: PlanView) -> PlanReading:
     return PlanReading(
         name=view.name,
         uid=view.uid,
-        resource_version="1",
+        version="1",
         generation=1,
         deleting=False,
         mode=view.mode,

@@ -60,7 +60,7 @@ def controller(nodes: int, gpus: int) -> CollectorRegistry:
     state: State = filled(cluster).state
     conditions = tuple((condition.value, "True", Reason.CONFIRMED.value) for condition in Condition)
     for view in cluster.plans:
-        state.observe_plan(view.name, replace(reading_of(view), conditions=conditions, resource_version="2"))
+        state.observe_plan(view.name, replace(reading_of(view), conditions=conditions, version="2"))
     metrics = Metrics(CollectorRegistry())
     window: Batcher[str] = Batcher(idle_seconds=10, timeout_seconds=60, clock=time.monotonic)
     metrics.registry.register(ClusterGauges(state.cluster, window, metrics, clock=time.monotonic))

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from kube.yaml_text import NotYaml, read_yaml
+from kube.yaml_text import NotYaml, read_yaml_file
 
 
 class SettingsError(ValueError):
@@ -32,12 +32,7 @@ Settings = TypeVar("Settings", bound=Section)
 
 def load(model: type[Settings], path: Path) -> Settings:
     """Read the file; raises SettingsError with the file's name in front of every sentence."""
-    try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror or error}: give a readable YAML file with --config") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: is not valid YAML: {error}") from error
+    content = read_yaml_file(path)
     if isinstance(content, NotYaml):
         raise SettingsError(f"{path}: {content.sentence}")
     try:

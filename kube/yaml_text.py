@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -40,6 +41,16 @@ def read_yaml(text: str, *, largest: int = MAX_CHARACTERS) -> Any | NotYaml:
     if isinstance(found, NotYaml):
         return found
     return NotYaml(f"has {len(found)} documents: one is needed") if len(found) > 1 else next(iter(found), None)
+
+
+def read_yaml_file(path: Path) -> Any | NotYaml:
+    """The same of a file; the sentence also says why it cannot be read."""
+    try:
+        return read_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        return NotYaml(f"{error.strerror or error}: name a readable YAML file")
+    except UnicodeDecodeError as error:
+        return NotYaml(f"is not valid YAML: {error}")
 
 
 def read_documents(text: str, *, largest: int = MAX_CHARACTERS) -> list[Any] | NotYaml:

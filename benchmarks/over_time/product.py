@@ -229,7 +229,7 @@ class Product:
         return PlanReading(
             name=node,
             uid=f"plan-{node}",
-            resource_version=str(self._versions),
+            version=str(self._versions),
             generation=self._generations[node],
             deleting=False,
             mode=Mode.AUTO,

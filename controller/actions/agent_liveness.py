@@ -172,7 +172,7 @@ class AgentLiveness:
         }
 
     def _apply(self, reading: PlanReading, conditions: list[dict[str, Any]]) -> None:
-        metadata = {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version}
+        metadata = {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.version}
         body = plan_body(metadata, status={"conditions": conditions})
         answer = apply.apply_status(self._api, paths.plan(reading.name), body, manager=CONTROLLER_MANAGER, force=True)
         if conditions[0]["status"] != (reading.alive.status if reading.alive else ""):

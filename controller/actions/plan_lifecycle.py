@@ -93,16 +93,12 @@ class PlanLifecycle:
             log.info("plan %s: GPUs %s are pinned, dropped from planned", reading.name, list(reading.stale_items))
 
     def _delete(self, reading: PlanReading) -> None:
-        try:
-            apply.delete(
-                self._api, paths.plan(reading.name), uid=reading.uid, resource_version=reading.resource_version
-            )
-        except (errors.NotFound, errors.Conflict):
-            return  # another client has just written or deleted it
-        log.info("plan %s deleted: its Node has been gone for long, and no user wrote anything in it", reading.name)
+        # Where another client has just written or deleted it, the watch says so.
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            apply.delete(self._api, paths.plan(reading.name), uid=reading.uid, resource_version=reading.version)
+            log.info("plan %s deleted: its Node has been gone for long, and no user wrote anything in it", reading.name)
 
     def _delete_lease(self, name: str, version: str) -> None:
-        # Where another client has just written or deleted it, the watch says so.
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             apply.delete(self._api, lease_path(self._namespace, agent_lease(name)), resource_version=version)
             log.info("Lease %s deleted: its Node is gone, and no agent has renewed it for long", agent_lease(name))

@@ -280,5 +280,5 @@ def _json(items: Items) -> str:
 
 
 def _body(reading: PlanReading, items: Items) -> dict[str, Any]:
-    metadata = {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.resource_version}
+    metadata = {"name": reading.name, "uid": reading.uid, "resourceVersion": reading.version}
     return plan_body(metadata, spec={"planned": {"gpus": items}})

@@ -71,7 +71,8 @@ class PlanReading:
 
     name: str
     uid: str
-    resource_version: str
+    version: str
+    """resourceVersion."""
     generation: int
     deleting: bool
     mode: str
@@ -105,11 +106,6 @@ class PlanReading:
     """The key with which the agent says that the node may be labelled."""
 
     @property
-    def version(self) -> str:
-        """The resourceVersion, as `kube.latest` reads it."""
-        return self.resource_version
-
-    @property
     def planned_items(self) -> dict[int, dict[str, Any]]:
         """`spec.planned.gpus` by index."""
         return {item["index"]: item for item in json.loads(self.planned_json)}
@@ -138,7 +134,7 @@ def _plan(raw: Mapping[str, Any]) -> PlanReading:
     return PlanReading(
         name=plan.metadata.name,
         uid=plan.metadata.uid,
-        resource_version=plan.metadata.resource_version,
+        version=plan.metadata.resource_version,
         generation=plan.metadata.generation,
         deleting=plan.metadata.deletion_timestamp is not None,
         mode=spec.mode or Mode.AUTO,

@@ -86,7 +86,6 @@ class PlanStore:
         view = PlanView(
             name=name,
             uid=reading.uid,
-            resource_version=reading.resource_version,
             generation=reading.generation,
             mode=reading.mode,
             paused=reading.paused,

@@ -21,7 +21,7 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions
 from kube.change_log import ChangeLog
 from kube.settings import SettingsError
-from kube.yaml_text import NotYaml, read_yaml
+from kube.yaml_text import NotYaml, read_yaml_file
 from partitioning.models import GpuModel
 
 log = logging.getLogger(__name__)
@@ -56,17 +56,11 @@ def planner_options(settings: Settings, api: ApiClient | None = None) -> Planner
 
 
 def _geometries(path: Path) -> KnownGeometries:
+    content = read_yaml_file(path)
     try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
         if isinstance(content, NotYaml):
             raise GeometriesError(content.sentence)
         return read_geometries(content)
-    except OSError as error:
-        raise SettingsError(
-            f"knownMigGeometriesFile: {path}: {error.strerror or error}: name a readable file"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"knownMigGeometriesFile: {path}: is not valid YAML: {error}") from error
     except GeometriesError as error:
         raise SettingsError(f"knownMigGeometriesFile: {path}: {error}") from error
 

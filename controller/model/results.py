@@ -130,9 +130,8 @@ class Drained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What the pass did, for metrics and the log line. `requested`: partitions per resource, served or not."""
+    """What the pass did, for metrics and the log line."""
 
-    demands: int = 0
     placed_existing: int = 0
     placed_under_way: int = 0
     placed_new: int = 0
@@ -140,7 +139,6 @@ class Counts:
     gpus_changed: int = 0
     partitions_created: int = 0
     partitions_destroyed: int = 0
-    requested: tuple[tuple[str, int], ...] = ()
     placed_by: tuple[tuple[PlannerPhase, int], ...] = ()
     """Placed pods by the phase that gave them their node."""
 

@@ -244,7 +244,6 @@ class PlanView:
 
     name: str
     uid: str = ""
-    resource_version: str = ""
     generation: int = 0
     mode: str = Mode.AUTO
     paused: bool = False

@@ -21,7 +21,6 @@ from controller.simulator.filters import (
     without_state,
 )
 from controller.simulator.population import Place, Population
-from controller.simulator.usage import Usage
 from controller.simulator.verdicts import DoesNotFit, does_not_fit
 from controller.simulator.volumes import VOLUME_FILTERS, volume_refusal
 
@@ -51,7 +50,7 @@ class ClusterState:
         self._context = context
         self._profiles = profiles or {}
         self._ignored_taints = frozenset(ignored_taints)
-        self._population = Population()
+        self._population = Population(nodes)
         self._most_visits = most_visits
         self._kinds: dict[Hashable, int] = {}
         self._kind_of: dict[int, tuple[PodView, int]] = {}
@@ -61,21 +60,8 @@ class ClusterState:
         self._kept = 0
         self._changes = Changes()
         self._last_attempt: tuple[PodView, Attempt] | None = None
-        self._nominated: dict[str, dict[str, PodView]] = {}
-        for node in nodes:
-            self._population.put_node(node)
         for pod in pods:
             self._population.add(pod, pod.node)
-
-    def put_node(self, node: NodeView) -> None:
-        """A new node, or a known one as it is (or will be) now."""
-        self._population.put_node(node)
-        self._forget_attempts()
-
-    def remove_node(self, name: str) -> None:
-        """The node and all of its pods."""
-        self._population.remove_node(name)
-        self._forget_attempts()
 
     def add_pod(self, pod: PodView, node_name: str = "") -> None:
         """The pod is on this node from now on (default: its own node), and on no other."""
@@ -90,23 +76,9 @@ class ClusterState:
         if resident is not None:
             self._changes.add(resident, -1)
 
-    def nominate(self, pod: PodView, node_name: str) -> None:
-        """Hold the node for the pod: others must fit in addition to it, unless their priority is higher."""
-        self.withdraw(pod.uid)
-        self._nominated.setdefault(node_name, {})[pod.uid] = pod
-
-    def withdraw(self, uid: str) -> None:
-        """Hold nothing for the pod any more."""
-        for held in self._nominated.values():
-            held.pop(uid, None)
-
     def profile_of(self, pod: PodView) -> FilterProfile:
         """How the pod's scheduler filters."""
         return self._profiles.get(pod.scheduler_name, DEFAULT_PROFILE)
-
-    def usage(self, node_name: str) -> Usage:
-        """What the pods on a node hold; not to be changed."""
-        return self._population.places[node_name].usage
 
     @property
     def visits(self) -> int:
@@ -143,19 +115,6 @@ class ClusterState:
         place = self._population.places.get(node_name)
         if place is None:
             return does_not_fit("NodeName", f"node {node_name} is not there")
-        rivals = [
-            rival
-            for rival in self._nominated.get(node_name, {}).values()
-            if rival.priority >= pod.priority and rival.uid != pod.uid and self._population.resident(rival.uid) is None
-        ]
-        if rivals:
-            for rival in rivals:
-                self.add_pod(rival, node_name)
-            refusal = self._refusal(pod, place, without)
-            for rival in rivals:
-                self.remove_pod(rival.uid)
-            if refusal is not None:
-                return refusal
         return self._refusal(pod, place, without)
 
     def constrains_itself(self, pod: PodView) -> bool:

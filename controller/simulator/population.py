@@ -1,12 +1,12 @@
 """The nodes and the pods on them, indexed for constraints between pods.
 
-`Population` holds nodes, and pods as they are added and removed; it returns the pods that a selector could mean, found
+`Population` takes nodes, and pods as they are added and removed; it returns the pods that a selector could mean, found
 by the value of one label, and what keeps others away. Labels are maps here, made once per pod. `visits` counts the pods
 and terms that were looked at for any pod: what constraints cost, the same on every machine. Nothing here filters.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller.model.scheduling import LabelSelector, PodAffinityTerm, looked_up
@@ -40,8 +40,8 @@ class TooManyVisitsError(Exception):
 class Population:
     """Pods on nodes that are not known do not count, as for kube-scheduler."""
 
-    def __init__(self) -> None:
-        self.places: dict[str, Place] = {}
+    def __init__(self, nodes: Iterable[NodeView]) -> None:
+        self.places = {node.name: Place(node) for node in nodes}
         self.visits = 0
         self.most_visits: int | None = None
         """Where it is set, `candidates` and `visit` raise an error rather than let `visits` exceed it."""
@@ -51,31 +51,12 @@ class Population:
         self.claim_users: Counter[tuple[str, str]] = Counter()
         """Pods per claim, by its namespace and name; claims that are made for one pod are left out."""
         self.of_nodes: dict[Hashable, object] = {}
-        """What filters have worked out of the nodes alone; forgotten when one of them changes."""
+        """What filters have worked out of the nodes alone, which never change."""
         self._by_uid: dict[str, Resident] = {}
         self._by_namespace: dict[str, dict[str, Resident]] = {}
         self._by_label: dict[str, dict[str, dict[str, dict[str, Resident]]]] | None = None
         """By key, value, namespace and uid; made when it is first needed."""
         self._terms: dict[int, tuple[tuple[PodAffinityTerm, ...], TermIndex]] = {}
-
-    def put_node(self, node: NodeView) -> None:
-        """A new node, or a known one as it is now."""
-        self.of_nodes.clear()
-        place = self.places.get(node.name)
-        if place is None:
-            self.places[node.name] = Place(node)
-            return
-        for resident in place.residents.values():
-            self._repel(resident, -1)
-            resident.node = node
-            self._repel(resident, 1)
-        place.node = node
-
-    def remove_node(self, name: str) -> None:
-        self.of_nodes.clear()
-        place = self.places.pop(name, None)
-        for resident in list(place.residents.values()) if place is not None else ():
-            self._forget(resident)
 
     def add(self, pod: PodView, node_name: str) -> Resident | None:
         """The pod as it is there; None where there is no such node."""
@@ -100,11 +81,17 @@ class Population:
             place = self.places[resident.node.name]
             del place.residents[uid]
             place.usage.remove(resident.pod)
-            self._forget(resident)
+            del self._by_uid[uid]
+            self._repel(resident, -1)
+            if self._by_label is not None:
+                for key, value in resident.labels.items():
+                    del self._by_label[key][value][resident.pod.namespace][uid]
+            self.claim_users.subtract(_shared_claims(resident.pod))
+            fellows = self._by_namespace[resident.pod.namespace]
+            del fellows[uid]
+            if not fellows:
+                del self._by_namespace[resident.pod.namespace]
         return resident
-
-    def resident(self, uid: str) -> Resident | None:
-        return self._by_uid.get(uid)
 
     def candidates(self, selector: LabelSelector | None, namespaces: tuple[str, ...] | None) -> Iterator[Resident]:
         """The pods that it may select in these namespaces, or (None) in all of them; each once."""
@@ -148,19 +135,6 @@ class Population:
         if terms:
             self.repelling += number
             self.repellers.count(terms, resident.node.labels, number)
-
-    def _forget(self, resident: Resident) -> None:
-        uid = resident.pod.uid
-        del self._by_uid[uid]
-        self._repel(resident, -1)
-        if self._by_label is not None:
-            for key, value in resident.labels.items():
-                del self._by_label[key][value][resident.pod.namespace][uid]
-        self.claim_users.subtract(_shared_claims(resident.pod))
-        fellows = self._by_namespace[resident.pod.namespace]
-        del fellows[uid]
-        if not fellows:
-            del self._by_namespace[resident.pod.namespace]
 
 
 def _put(index: dict[str, dict[str, dict[str, dict[str, Resident]]]], resident: Resident) -> None:

@@ -127,7 +127,7 @@ def test_sigterm_ends_it_while_the_api_server_does_not_answer(world: ControllerW
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--config", "{dir}/absent.yaml"], "absent.yaml: No such file or directory: give a readable YAML file"),
+        (["--config", "{dir}/absent.yaml"], "absent.yaml: No such file or directory: name a readable YAML file"),
         (["--config", "{dir}/bad.yaml"], "bad.yaml: unknown key batchWindow"),
         (["--kubeconfig", "{dir}/absent"], "No usable kubeconfig"),
         (["--config", "{dir}/odd.yaml", "--kubeconfig", "{dir}/kubeconfig"], "192.0.2.1:1 cannot be listened on"),

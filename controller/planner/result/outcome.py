@@ -7,7 +7,6 @@ no pod is placed; new layouts only where one is.
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.model.demand import total_wants
 from controller.model.results import Counts, Placed, PlanningResult, Supply, Unplaced
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.devices import Device, Part, Reach
@@ -23,7 +22,6 @@ _SUPPLIES = (Supply.EXISTING, Supply.UNDER_WAY, Supply.NEW)
 def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResult:
     """`unplaced`: why the pods that are not on the board wait."""
     assignments, stocks = finished.tried, finished.stocks
-    demands = (*finished.demands.helpable, *finished.demands.untried)
     placed = tuple(_placed(one, stocks) for one in assignments if one.placed)
     supplies = Counter(one.supply for one in placed)
     realised = _realise_all(finished, any_placed=bool(placed))
@@ -36,7 +34,6 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
         drained=finished.drains.results(),
         unexamined=_unexamined(finished),
         counts=Counts(
-            demands=len(assignments),
             placed_existing=supplies[Supply.EXISTING],
             placed_under_way=supplies[Supply.UNDER_WAY],
             placed_new=supplies[Supply.NEW],
@@ -44,7 +41,6 @@ def outcome(finished: Finished, unplaced: tuple[Unplaced, ...]) -> PlanningResul
             gpus_changed=sum(len(one.change.changed) for one in realised),
             partitions_created=sum(one.created for one in realised),
             partitions_destroyed=sum(one.destroyed for one in realised),
-            requested=tuple(sorted(total_wants([one.wants for one in demands]).items())),
             placed_by=tuple(finished.placed_by.items()),
         ),
     )

@@ -29,7 +29,7 @@ def test_the_state_knows_at_once_and_needs_no_pass_for_it(bench: Bench) -> None:
     write(bench, change(item(0, 3)))
     known = bench.state.cluster.plan("n1")
     assert isinstance(known, PlanReading)
-    assert known.resource_version == bench.cluster.get_plan()["metadata"]["resourceVersion"]
+    assert known.version == bench.cluster.get_plan()["metadata"]["resourceVersion"]
     assert [entry.index for entry in known.planned] == [0]
     assert not bench.window.open
 

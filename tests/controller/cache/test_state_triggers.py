@@ -186,7 +186,7 @@ def test_the_watch_is_believed_where_it_goes_back_since_etcd_was_restored() -> N
 
     found = bench.state.cluster.plan("n1")
     assert found is not None
-    assert (found.resource_version, found.generation) == ("20", 2)
+    assert (found.version, found.generation) == ("20", 2)
     assert [item_of(gpu).index for gpu in found.planned] == [0]
 
 

@@ -172,7 +172,7 @@ def test_the_setting_names_the_file() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "name a readable file"),
+        (None, "name a readable YAML file"),
         ("a: [", "is not valid YAML"),
         ("- 1\n--- x", "has 2 documents: one is needed"),
         ("!!timestamp x", "is not valid YAML"),
@@ -194,7 +194,7 @@ def test_the_controller_ends_with_the_sentence(tmp_path: Path, capsys: pytest.Ca
     arguments = ["--config", str(tmp_path / "controller.yaml"), "--kubeconfig", str(tmp_path / "kubeconfig")]
 
     assert main(arguments) == 2
-    assert "none.yaml: No such file or directory: name a readable file" in capsys.readouterr().err
+    assert "none.yaml: No such file or directory: name a readable YAML file" in capsys.readouterr().err
 
 
 KUBECONFIG = """

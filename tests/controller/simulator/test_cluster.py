@@ -38,32 +38,6 @@ def test_pods_come_and_go() -> None:
     cluster.remove_pod("uid-e")
     cluster.remove_pod("uid-e")
     assert fits(cluster, requesting(cpu="1"), "n") == ["n"]
-    assert cluster.usage("n").held.pods == 0
-
-
-def test_nodes_come_and_go() -> None:
-    cluster = state([small("a")], [a_pod("e", WEB, on="b")])
-    apart = a_pod("p", spec=affinity(near(key="kubernetes.io/hostname"), anti=True))
-    assert verdicts(cluster, apart, "b") == ["NodeName: node b is not there"]
-
-    cluster.put_node(small("b"))
-    cluster.add_pod(a_pod("e", WEB, on="b"))
-    assert fits(cluster, apart, "a", "b") == ["a"]
-
-    cluster.remove_node("b")
-    cluster.put_node(small("b"))
-    assert fits(cluster, apart, "a", "b") == ["a", "b"]
-
-
-def test_a_node_may_be_given_as_it_will_be() -> None:
-    cluster = state([small()], [a_pod("e", WEB, on="n")])
-    there = a_pod("p", spec={"nodeSelector": {"disk": "fast"}})
-    assert fits(cluster, there, "n") == []
-
-    cluster.put_node(replace(small(), labels={"disk": "fast"}))
-
-    assert fits(cluster, there, "n") == ["n"]
-    assert cluster.usage("n").held.pods == 1
 
 
 def test_a_caller_that_counts_resources_itself_skips_their_filter() -> None:
@@ -80,27 +54,6 @@ def test_what_dra_serves_is_not_compared_where_no_plugin_advertises_it() -> None
 
     assert fits(cluster, requesting(slices="2"), "bare", "plugin") == ["bare"]
     assert cluster.prefilter(requesting(slices="2")).unknown == ("what DRA allocates",)
-
-
-@pytest.mark.parametrize(("priority", "expected"), [(0, []), (5, []), (6, ["n"])])
-def test_a_nomination_holds_its_place_against_equals_and_lower(priority: int, expected: list[str]) -> None:
-    cluster = state([small()])
-    cluster.nominate(requesting("held", cpu="600m", priority=5), "n")
-
-    assert fits(cluster, requesting(cpu="600m", priority=priority), "n") == expected
-    assert fits(cluster, requesting("held", cpu="600m", priority=5), "n") == ["n"]
-    cluster.withdraw("uid-held")
-    assert fits(cluster, requesting(cpu="600m", priority=priority), "n") == ["n"]
-
-
-def test_a_pod_must_fit_with_and_without_nominated_pods() -> None:
-    cluster = state([small()])
-    cluster.nominate(a_pod("held", WEB, spec={"priority": 1}), "n")
-    close = a_pod("p", spec=affinity(near(key="kubernetes.io/hostname")))
-
-    assert fits(cluster, close, "n") == []  # it would fit if the other came for sure
-    cluster.add_pod(a_pod("held", WEB), "n")
-    assert fits(cluster, close, "n") == ["n"]
 
 
 @pytest.mark.parametrize(

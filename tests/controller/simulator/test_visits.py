@@ -100,8 +100,7 @@ def test_all_that_a_selector_means_are_candidates_and_each_once(
     selector: LabelSelector | None,
     namespaces: tuple[str, ...] | None,
 ) -> None:
-    population = Population()
-    population.put_node(NODES[0])
+    population = Population(NODES[:1])
     views = [replace(a_pod(f"p{one}", labels), namespace=name) for one, (name, labels) in enumerate(pods)]
     list(
         population.candidates(LabelSelector(requirements=(Requirement(key="a", operator="In"),)), None)

@@ -18,8 +18,8 @@ from partitioning.models import GpuModel
 def with_driver_closed(command: str) -> str:
     """How a person runs a command that the driver refuses while anyone has the GPU open."""
     return (
-        f"label the node {LABEL_DRIVER}={CLOSED}, drain it, wait for the condition DriverReleased, run {command}, and "
-        "remove the label"
+        f"label the node {LABEL_DRIVER}={CLOSED}, drain it, wait for the condition DriverReleased, end what its "
+        f"message names, run {command}, remove the label and uncordon the node"
     )
 
 

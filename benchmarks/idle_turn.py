@@ -128,15 +128,13 @@ def filled(cluster: Snapshot, slices: int = 0) -> Turn:
     return turn
 
 
-LISTED = ConditionReading(
-    status="True", reason=Reason.FOREIGN_OWNER.value, observed_generation=0, last_transition_time=""
-)
+LISTED = ConditionReading(status="True", reason=Reason.FOREIGN_OWNER.value, last_transition_time="")
 
 
 def reading_of(view: PlanView) -> PlanReading:
     """A plan whose agent is alive, with nothing left to write."""
     alive, ready = (
-        ConditionReading(status="True", reason=reason.value, observed_generation=1, last_transition_time="")
+        ConditionReading(status="True", reason=reason.value, last_transition_time="")
         for reason in (Reason.HEARTBEAT, Reason.CONFIRMED)
     )
     gpus = tuple(GpuReading(view=gpu, item_hash="x", stage=Stage.SETTLED) for gpu in view.gpus)

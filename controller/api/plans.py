@@ -61,7 +61,6 @@ class ConditionReading:
 
     status: str
     reason: str
-    observed_generation: int
     last_transition_time: str
 
 
@@ -208,7 +207,6 @@ def _condition(found: ConditionStatus | None) -> ConditionReading | None:
     return ConditionReading(
         status=found.status,
         reason=found.reason,
-        observed_generation=found.observed_generation or 0,
         last_transition_time=found.last_transition_time,
     )
 
@@ -235,7 +233,6 @@ def _gpu(gpu: GpuStatus, item: GpuItem | None, reported: _ReportedGpus, *, pinne
         mig_enabled=gpu.mig_mode == "Enabled",
         state=gpu.state,
         reason=gpu.reason or "",
-        plan_hash=gpu.plan_hash or "",
         partitions=tuple(_partition(partition) for partition in gpu.partitions or ()),
         desired=reported.desired(item) if item is not None else None,
         pinned=pinned,

@@ -216,7 +216,6 @@ class GpuView:
     mig_enabled: bool = False
     state: str = ""
     reason: str = ""
-    plan_hash: str = ""
     partitions: tuple[PartitionView, ...] = ()
     desired: Desired | None = None
     pinned: bool = False  # `desired` comes from `spec.gpus`: users own this GPU

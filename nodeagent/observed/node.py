@@ -41,8 +41,6 @@ class ObservedNode:
     """No label enables it, nor is there one that is not understood."""
     enablement_problem: str = ""
     """Why no label says how its GPUs are to be partitioned, where one tries to."""
-    operator: bool = False
-    """The GPU Operator has labels on it."""
     operator_parts: tuple[str, ...] = ()
     """Labels by which it runs parts here that must not run alongside gpuplan."""
     mps_daemons: bool = False
@@ -95,7 +93,6 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         enablement_problem=enablement(labels).warning if enablement(labels).mode is None else "",
         held_off=labels.get(LABEL_DRIVER) == CLOSED,
         driver_unloads=gpu_operator.driver_unloads(labels),
-        operator=gpu_operator.runs(labels),
         operator_parts=gpu_operator.switched_on(labels),
         mps_daemons=labels.get(LABEL_MPS_DAEMONS) == "true",
         plugin_config=labels.get(CONFIG_LABEL, ""),

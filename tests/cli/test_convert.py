@@ -1,52 +1,16 @@
-"""`gpuplan import` and `gpuplan export`: configs of NVIDIA's device plugin to plans, and back."""
+"""`gpuplan import`: configs of NVIDIA's device plugin to plans."""
 
 import io
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cli.__main__ import main
-from cli.convert import config_of
-from cli.nvidia_config import PluginSharing, read
-from kube.yaml_text import read_yaml
 from partitioning.nvidia_plugin import CONFIG_LABEL
 from partitioning.resources import WHOLE
 from tests.builders import objects
-
-Run = Callable[..., tuple[int, list[dict[str, Any]], str]]
-PRODUCT = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-MPS_4 = "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 4}]}}"
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Exit code, documents on stdout, stderr."""
-
-    def call(command: str, manifests: list[dict[str, Any]], *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
-        monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump_all(manifests)))
-        code = main([command, "-f", "-", *arguments])
-        printed = capsys.readouterr()
-        return code, [document for document in yaml.safe_load_all(printed.out) if document], printed.err
-
-    return call
-
-
-def config_map(name: str = "plugin-configs", **data: str) -> dict[str, Any]:
-    return objects.config_map(name, data, namespace="gpu-operator")
-
-
-def node(name: str = "n1", count: int | str = 2, **labels: str) -> dict[str, Any]:
-    found = {"nvidia.com/gpu.count": str(count), **PRODUCT, **labels}
-    return objects.node(name, labels=found)
-
-
-def items(plans: list[dict[str, Any]]) -> dict[str, Any]:
-    return {plan["metadata"]["name"]: plan["spec"]["gpus"] for plan in plans}
+from tests.cli.configs import MPS_4, PRODUCT, Run, config_map, items, node
 
 
 def test_each_node_gets_the_sharing_of_its_config(run: Run) -> None:
@@ -110,87 +74,6 @@ def test_a_key_of_two_config_maps_is_not_guessed(run: Run) -> None:
     code, plans, notes = run("import", [config_map("one", any=MPS_4), config_map("two", any=MPS_4), node()])
     assert (code, plans) == (1, [])
     assert "config 'any' is in gpu-operator/one and in gpu-operator/two" in notes
-
-
-MIG_PARTED = "version: v1\nmig-configs: {all-1g.10gb: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]}"
-GEOMETRIES = "- models: [A30]\n  allowedGeometries:\n  - 1g.6gb: 4"
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (
-            MIG_PARTED,
-            "a config of mig-parted, which needs no import: instances stay as they are, and spec.gpus holds on",
-        ),
-        (
-            GEOMETRIES,
-            "geometries of nos, which are no plan: they go into the controller's setting knownMigGeometriesFile",
-        ),
-        (
-            "kind: GpuPartitionerConfig\nbatchWindowIdleSeconds: 10",
-            "a config of nos, which is no plan: its settings are",
-        ),
-    ],
-    ids=["mig-parted", "geometries", "nos"],
-)
-def test_a_file_of_other_software_is_named_with_what_to_do(
-    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, sentence: str
-) -> None:
-    code, plans, notes = run("import", [config_map("other", **{"config.yaml": text}), node()])
-    assert (code, plans) == (1, [])
-    assert f"gpuplan: gpu-operator/other config.yaml: {sentence}" in notes
-
-    (tmp_path / "config.yaml").write_text(text)
-    assert main(["import", "-f", str(tmp_path / "config.yaml")]) != 0
-    assert f": {sentence}" in capsys.readouterr().err
-
-
-def test_a_bare_config_of_the_plugin_is_wanted_in_its_config_map(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "config.yaml").write_text(MPS_4)
-    assert main(["import", "-f", str(tmp_path / "config.yaml")]) == 2
-    assert (
-        "a config of NVIDIA's device plugin: give the ConfigMap that holds it, and the Nodes" in capsys.readouterr().err
-    )
-
-
-def plan(name: str, *gpus: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    return objects.manifest(objects.plan(name, spec={"gpus": list(gpus), **spec}))
-
-
-STRANGE = {
-    "a day that is none": "a: 2024-13-01",
-    "digits": "7" * 4301,
-    "brackets": "[" * 200_000 + "]" * 200_000,
-    "a tag": "!!timestamp x",
-    "aliases": "a: &a [*a]",
-    "text": "hello",
-}
-
-
-@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE.keys())
-@pytest.mark.parametrize("key", ["default", "other"])
-def test_no_config_map_of_a_stranger_stops_an_import(run: Run, text: str, key: str) -> None:
-    stranger = objects.config_map("strange", {key: text}, namespace="tenant")
-    for mine, name in (({"default": MPS_4}, None), ({"mine": MPS_4}, "mine"), ({"mine": MPS_4}, None)):
-        labels = {CONFIG_LABEL: name} if name else {}
-        code, plans, _ = run("import", [stranger, config_map(**mine), node(**labels)])
-        assert (code, list(items(plans))) == (0, ["n1"])
-
-
-def test_config_maps_of_strangers_are_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    strangers = [objects.config_map("strange", {"app.yaml": "version: v1"}, namespace=f"tenant-{n}") for n in range(3)]
-    seen: list[str] = []
-
-    def read_and_note(text: str, **limits: int) -> object:
-        seen.append(text)
-        return read_yaml(text, **limits)
-
-    monkeypatch.setattr("cli.convert.read_yaml", read_and_note)
-    assert run("import", [*strangers, config_map(default=MPS_4), node()])[0] == 0
-    assert seen == [MPS_4]
 
 
 SHARED_4 = "sharing: {mps: {renameByDefault: true, resources: [{name: gpu, replicas: 4}]}}"
@@ -344,60 +227,11 @@ def test_the_config_map_of_the_plugin_can_be_named(run: Run) -> None:
     assert (code, list(items(plans))) == (0, ["n1"])
 
 
-def test_a_plan_of_an_odd_form_is_named_and_others_are_exported(run: Run) -> None:
-    good = plan("good", {"index": 0, "mps": {"replicas": 4}})
-    odd = [plan("odd-0", planned=[]), plan("odd-1", devicePlugin=[])]
-    odd[0]["spec"]["gpus"] = [7]
-    odd[1]["spec"]["gpus"] = [{"index": 0, "mps": {"replicas": {}}}]
-    for each in odd:
-        each["metadata"]["uid"] = "u"
-    code, configs, notes = run("export", [*odd, good])
-    assert (code, len(configs)) == (1, 1)
-    assert all(f"gpuplan: odd-{number}: " in notes for number in range(2))
-
-
 def test_the_only_config_is_not_that_of_another_node(run: Run) -> None:
     nodes = [node("a", **{CONFIG_LABEL: "eight"}), node("b")]
     code, plans, notes = run("import", [config_map(eight=MPS_4, plain="version: v1"), *nodes])
     assert (code, list(items(plans))) == (1, ["a"])
     assert "b: its config is not known: there are eight, plain; choose one with --key" in notes
-
-
-def test_plans_become_configs_named_by_their_content(run: Run) -> None:
-    four = {"replicas": 4}
-    plans = [
-        plan("a", {"index": 0, "mps": four}, {"index": 1, "mps": four}),
-        plan("b", {"index": 0, "mps": {**four, "renameByDefault": True}}),
-        plan("c", {"index": 0, "mps": {**four, "renameByDefault": False}}),
-        plan("d", {"index": 0, "whole": {}}),
-        plan("e", {"index": 0, "mps": four}, {"index": 1, "mps": {"replicas": 5}}),
-    ]
-    code, printed, notes = run("export", plans)
-    assert code == 1
-    assert len(printed) == 1
-    data = printed[0]["data"]
-    assert len(data) == 2  # a and b share alike
-    assert all(key.startswith("gpuplan-mps-4-") for key in data)
-    assert "d: the plan shares no GPU: only equal MPS replicas can be exported" in notes
-    assert (
-        "e: GPU 1: mps: it differs from that of GPU 0, and NVIDIA's device plugin serves all GPUs of a node alike"
-        in notes
-    )
-    assert f"kubectl label node a {CONFIG_LABEL}=gpuplan-mps-4-" in notes
-
-
-@given(replicas=st.integers(2, 48), renamed=st.booleans(), mergeable=st.booleans(), gpus=st.integers(1, 8))
-def test_a_round_trip_changes_nothing(replicas: int, renamed: bool, mergeable: bool, gpus: int) -> None:
-    mps: dict[str, Any] = {"replicas": replicas, "renameByDefault": renamed}
-    if mergeable:
-        mps["failRequestsGreaterThanOne"] = False
-    found = read(config_of({"nodeName": "n", "gpus": [{"index": index, "mps": mps} for index in range(gpus)]}).text)
-    assert isinstance(found, PluginSharing)
-    assert found.remarks == ()
-    assert found.mps is not None
-    assert [one.replicas for one in found.mps.resources] == [replicas]
-    assert found.mps.rename_by_default is renamed
-    assert (found.mps.fail_requests_greater_than_one is False) is mergeable
 
 
 def test_objects_of_a_builder_are_read(run: Run) -> None:

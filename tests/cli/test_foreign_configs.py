@@ -1,0 +1,87 @@
+"""`gpuplan import` where files of other software, or ConfigMaps of strangers, are in the input."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from kube.yaml_text import read_yaml
+from partitioning.nvidia_plugin import CONFIG_LABEL
+from tests.builders import objects
+from tests.cli.configs import MPS_4, Run, config_map, items, node
+
+MIG_PARTED = "version: v1\nmig-configs: {all-1g.10gb: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]}"
+GEOMETRIES = "- models: [A30]\n  allowedGeometries:\n  - 1g.6gb: 4"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            MIG_PARTED,
+            "a config of mig-parted, which needs no import: instances stay as they are, and spec.gpus holds on",
+        ),
+        (
+            GEOMETRIES,
+            "geometries of nos, which are no plan: they go into the controller's setting knownMigGeometriesFile",
+        ),
+        (
+            "kind: GpuPartitionerConfig\nbatchWindowIdleSeconds: 10",
+            "a config of nos, which is no plan: its settings are",
+        ),
+    ],
+    ids=["mig-parted", "geometries", "nos"],
+)
+def test_a_file_of_other_software_is_named_with_what_to_do(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, sentence: str
+) -> None:
+    code, plans, notes = run("import", [config_map("other", **{"config.yaml": text}), node()])
+    assert (code, plans) == (1, [])
+    assert f"gpuplan: gpu-operator/other config.yaml: {sentence}" in notes
+
+    (tmp_path / "config.yaml").write_text(text)
+    assert main(["import", "-f", str(tmp_path / "config.yaml")]) != 0
+    assert f": {sentence}" in capsys.readouterr().err
+
+
+def test_a_bare_config_of_the_plugin_is_wanted_in_its_config_map(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text(MPS_4)
+    assert main(["import", "-f", str(tmp_path / "config.yaml")]) == 2
+    assert (
+        "a config of NVIDIA's device plugin: give the ConfigMap that holds it, and the Nodes" in capsys.readouterr().err
+    )
+
+
+STRANGE = {
+    "a day that is none": "a: 2024-13-01",
+    "digits": "7" * 4301,
+    "brackets": "[" * 200_000 + "]" * 200_000,
+    "a tag": "!!timestamp x",
+    "aliases": "a: &a [*a]",
+    "text": "hello",
+}
+
+
+@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE.keys())
+@pytest.mark.parametrize("key", ["default", "other"])
+def test_no_config_map_of_a_stranger_stops_an_import(run: Run, text: str, key: str) -> None:
+    stranger = objects.config_map("strange", {key: text}, namespace="tenant")
+    for mine, name in (({"default": MPS_4}, None), ({"mine": MPS_4}, "mine"), ({"mine": MPS_4}, None)):
+        labels = {CONFIG_LABEL: name} if name else {}
+        code, plans, _ = run("import", [stranger, config_map(**mine), node(**labels)])
+        assert (code, list(items(plans))) == (0, ["n1"])
+
+
+def test_config_maps_of_strangers_are_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    strangers = [objects.config_map("strange", {"app.yaml": "version: v1"}, namespace=f"tenant-{n}") for n in range(3)]
+    seen: list[str] = []
+
+    def read_and_note(text: str, **limits: int) -> object:
+        seen.append(text)
+        return read_yaml(text, **limits)
+
+    monkeypatch.setattr("cli.convert.read_yaml", read_and_note)
+    assert run("import", [*strangers, config_map(default=MPS_4), node()])[0] == 0
+    assert seen == [MPS_4]

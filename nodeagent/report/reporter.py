@@ -234,7 +234,7 @@ def _about_pod(pod: NodePod) -> ObjectReference:
 
 def _event_text(outcome: GpuOutcome, status: Mapping[str, Any], generation: int) -> str:
     """With what this generation of the plan created and destroyed on the GPU, once it matches."""
-    if outcome.message:
+    if outcome.message and outcome.state is not GpuState.READY:
         return f"GPU {outcome.index}: {outcome.message}"
     change = next((gpu.get("lastChange") for gpu in status["gpus"] if gpu["index"] == outcome.index), None)
     done = in_words(LastChange.read(change), generation) if change else ""

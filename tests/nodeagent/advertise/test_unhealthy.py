@@ -127,6 +127,18 @@ def test_devices_are_healthy_again_once_the_gpu_is(world: World) -> None:
     assert world.found() == ("Ready", "Confirmed")
 
 
+def test_the_event_of_a_gpu_that_is_well_again_stays_true(world: World) -> None:
+    """It is shown for an hour, and for ten seconds of it the partitions stay as they were."""
+    world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
+    world.settle()
+    broken_rows(world)
+    later(world)
+    incidents.remap_rows(world.machine, world.gpu().uuid)
+    world.run()
+    assert "advertised as Unhealthy" in world.gpu_status()["message"]
+    assert world.events[-1][1:] == ("Confirmed", "GPU 0 matches the plan.")
+
+
 GPU = ObservedGpu(index=0, uuid="GPU-1", health=Health.OK)
 WELL = Faults()
 RECOVERING = Faults(recovering=frozenset({GPU.uuid}))

@@ -15,6 +15,8 @@ WORK = 2_000_000
 """Of one pass. On two cores that is less than 20 seconds."""
 FILTERS = 20
 """What it takes to try one pod on one node, where a visit of a pod or a term takes 1."""
+LOOKS = 4_000_000
+"""For places: after so many, a pass does nothing more that only improves its plan. Benchmarks take a twentieth."""
 _UNHURRIED = 8
 """A pass that begins again more often improves nothing any more."""
 OWN_VISITS = 200_000
@@ -32,8 +34,8 @@ class Effort:
     def __init__(self, work: int = WORK, out_of_time: Callable[[], bool] = never) -> None:
         self._left = self.most = work
         self._out_of_time = out_of_time
-        self._later = self._kept = 0
-        """For what comes after; for namespaces that wait, of their shares."""
+        self._later = self._kept = self.looks = 0
+        """For what comes after; for namespaces that wait, of their shares; at nodes and GPUs, for whichever pods."""
         self._shares: dict[str, int] = {}
         self._spent: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
@@ -94,19 +96,19 @@ class Effort:
         return self._late or self._left <= self._later
 
     def hurries(self) -> bool:
-        """What only improves a plan is left out: time is over, or the pass had to begin again too often."""
-        return (self.over() and self._late) or self._tries > _UNHURRIED
+        """What only improves a plan is left out: time or looks are over, or the pass had to begin again too often."""
+        return (self.over() and self._late) or self._tries > _UNHURRIED or self.looks > LOOKS
 
     def spare(self) -> bool:
         """Most of it is left: what is done may be tried once more."""
-        return not self.hurries() and self._left > self.most * 3 // 4
+        return not self.hurries() and self._left > self.most * 3 // 4 and self.looks < LOOKS // 4
 
     @property
     def cut_short(self) -> CutShort | None:
         """What ended the pass before all pods were examined."""
         if self._late:
             return CutShort.TIME
-        return CutShort.WORK if self.cut or self._left <= 0 or self._tries > _UNHURRIED else None
+        return CutShort.WORK if self.cut or self._left <= 0 or self.looks > LOOKS or self._tries > _UNHURRIED else None
 
     def remarks(self) -> tuple[str, ...]:
         """For the log: that the pass was cut short, and what took most."""

@@ -45,7 +45,7 @@ class _Exchange:
             if not one.placed:
                 self.waiting.setdefault(one.shape, []).append(one)
         for one in [one for one in reversed(ordered) if one.placed]:
-            if not self.waiting or self.steps <= 0 or self.gained >= self.most:
+            if not self.waiting or self.steps <= 0 or self.gained >= self.most or self.board.effort.hurries():
                 return False
             if self._may_admit(one):
                 self._try_without(one)

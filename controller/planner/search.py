@@ -96,8 +96,9 @@ def search(
     )
     queue = [groups.settled(demand) for demand in queue]
     board = set_up(stocks, groups, queue, snapshot.context.dra_resources)
+    board.effort = effort
     assignments = assignments_of(queue, groups)
-    constrained = ConstrainedPlacement(snapshot, options, board, assignments, effort)
+    constrained = ConstrainedPlacement(snapshot, options, board, assignments)
     tried = [one for one in assignments if one.tried]
 
     def report(phase: PlannerPhase) -> None:
@@ -129,15 +130,13 @@ def search(
         improve_steps=options.improve_steps,
         most=upper_bound(board, [one for one in in_order if one.tried and one.groups and not one.placed], remarks),
         remarks=remarks,
-        hurries=effort.hurries,
-        spare=effort.spare,
         report=report,
     )
     _place(board, [[one for one in level if not one.placed] for level in levels], rules)
     take_off_broken(board, constrained, gangs, in_order)
     gangs.found.update(gangs.lacking)
     drains.settle(in_order)
-    if not rules.hurries():
+    if not effort.hurries():
         choice.choose(in_order)
     constrained.unexamined |= choice.missed
     return Finished(
@@ -151,7 +150,7 @@ def search(
         bound=rules.most + len(drains.served),
         remarks=remarks,
         groups=groups,
-        placed_by=_by_phase(tried),
+        placed_by=dict(sorted(Counter(one.phase for one in tried if one.placed and one.phase is not None).items())),
     )
 
 
@@ -180,13 +179,9 @@ def _compared(demand: Demand, profiles: SchedulerProfiles) -> Demand:
     return replace(demand, needs=needs, host_ports=ports)
 
 
-def _by_phase(assignments: Iterable[Assignment]) -> dict[PlannerPhase, int]:
-    return dict(sorted(Counter(one.phase for one in assignments if one.placed and one.phase is not None).items()))
-
-
 def _place(board: Board, levels: Sequence[Sequence[Assignment]], rules: Rules) -> None:
     place_best(board, levels, rules)
-    for level in levels if not rules.hurries() else ():
+    for level in levels if not board.effort.hurries() else ():
         if not all(one.placed for one in level):
             prefer_older(board, [one for one in level if rules.moves(one)], rules.improve_steps)
     rules.report(PlannerPhase.OLDER_FIRST)

@@ -30,6 +30,8 @@ from controller.planner.placement.split import split
 
 LOOKS = 2_000_000
 """At pods and nodes, for levels that are placed one after the other: some seconds. Further ones take what they find."""
+_GROUP = 16
+"""Measured: a group costs a level as much as so many nodes."""
 _ROUNDS = 2
 """Of pods that change places, and are exchanged after that: each finds what the other left."""
 
@@ -53,10 +55,6 @@ class Rules:
     """No plan places more pods than this."""
     remarks: list[str]
     """Gets what this pass could not do."""
-    spare: Callable[[], bool]
-    """Whether so much work is left that all may be placed once more."""
-    hurries: Callable[[], bool]
-    """Whether what only improves a plan is left out."""
     report: Callable[[PlannerPhase], None]
     """Called with the name of each phase after it."""
 
@@ -77,13 +75,12 @@ def place_levels(board: Board, levels: Levels, rules: Rules) -> None:
     if upper and upper_bound(board, upper, rules.remarks) == len(upper):
         _place(board, levels, rules, rules.most)
         # Where no work was left for a pod, there is none for another try.
-        if all(one.placed or one.pod.uid in rules.constrained.unexamined for one in upper) or rules.hurries():
+        if all(one.placed or one.pod.uid in rules.constrained.unexamined for one in upper) or board.effort.hurries():
             return
         at_once = Found(levels, rules)
         begin_again(board, levels, rules)
     left = rules.most
-    # Measured: a group costs a level as much as 16 nodes.
-    apart = 1 + LOOKS // (1 + sum(map(len, levels)) + len(board.nodes) + 16 * len(board.groups))
+    apart = 1 + LOOKS // (1 + sum(map(len, levels)) + len(board.nodes) + _GROUP * len(board.groups))
     for members in levels[:apart]:
         left -= _place(board, [members], rules, left)
     board.demand(_resources(chain.from_iterable(levels[apart:])))
@@ -182,7 +179,7 @@ def _place_constrained(board: Board, assignments: Sequence[Assignment], rules: R
 def _place_together(board: Board, levels: Levels, rules: Rules) -> None:
     """Place again in one go all that can move, where levels below the highest miss pods; what serves more stays."""
     movable = [[one for one in level if rules.moves(one)] for level in levels]
-    if rules.hurries() or all(one.placed for level in movable[1:] for one in level):
+    if board.effort.hurries() or all(one.placed for level in movable[1:] for one in level):
         return
     before = Found(movable, rules)
     board.clear(chain.from_iterable(movable))
@@ -211,9 +208,9 @@ def _improve(board: Board, levels: Levels, cost: Cost, rules: Rules, most: int) 
     left = most
     for _ in range(_ROUNDS):
         before = left
-        if left > 0 and not rules.hurries():
+        if left > 0 and not board.effort.hurries():
             left -= change_places(board, list(chain.from_iterable(singles)), cost, left)
-        for level in singles if not rules.hurries() else ():
+        for level in singles if not board.effort.hurries() else ():
             left -= exchange(board, level, cost, rules.improve_steps, left)
         if left == before:
             break
@@ -229,6 +226,7 @@ def place_once(board: Board, assignments: Sequence[Assignment], rules: Rules) ->
     Of those that are admitted, pods that may go to any node of their groups take what constrained ones leave.
     """
     resources = _resources(assignments)
+    board.effort.looks += len(board.nodes) + _GROUP * len(board.groups)
     board.demand(resources)
     scales = [measure(board, group, resources) for group in range(len(board.groups))]
 
@@ -242,7 +240,7 @@ def place_once(board: Board, assignments: Sequence[Assignment], rules: Rules) ->
             costs[one.shape] = min((max(scale.shares(one.demand)) for scale in unlike), default=0.0)
         return costs[one.shape]
 
-    assigned = split(assignments, scales, cost, rules.hurries)
+    assigned = split(assignments, scales, cost, board.effort.hurries)
     admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
     make_room(board, admitted, cost)
     members = [one for found in admitted for one in found.members]

@@ -30,7 +30,7 @@ def place_best(board: Board, levels: Levels, rules: Rules) -> None:
     most, in_vain = board.work + _WORK - len(members), 0
     patience = _IN_VAIN_FOR_ALL if rules.most == sum(one.tried for one in members) else _IN_VAIN
     while in_vain < patience and sum(best.served) < rules.most and board.work < most:
-        if rules.constrained.unexamined or not rules.spare():
+        if rules.constrained.unexamined or not board.effort.spare():
             break
         for one in members:
             one.left_out = one.missed = one.missed + (not one.placed)

@@ -17,6 +17,7 @@ from controller.planner.board.nodes import Group, NodeCapacity
 from controller.planner.board.one_partition import find_one_partition
 from controller.planner.board.rooms import Rooms
 from controller.planner.board.several_partitions import Found, on_node, taken_of
+from controller.planner.effort import Effort
 
 _COMPARED = 12
 """Of so many nodes with room a pod with several partitions gets the one that loses least by it."""
@@ -48,6 +49,7 @@ class Board:
         """Asked for every constrained pod, whatever places it."""
         self.moves = self.work = 0
         """How often a pod came to a node or left one, and how often a place was searched."""
+        self.effort = Effort()
         self._hardness: dict[Wants, tuple[int, int]] = {}
         self._no_place: dict[Hashable, dict[int, Capacity]] = {}
         """By partitions and reach, what found no place in a group: nor does what needs more. 0: it has none of them."""
@@ -132,6 +134,7 @@ class Board:
                 return True
             # Capacity only shrinks until something is taken off, so whatever failed here goes on failing.
             failed[group] = needs if self.groups[group].gives(wants, reach) else NOTHING
+            self.effort.looks += len(self.groups[group].nodes)
         return False
 
     def place_on(self, assignment: Assignment, node: int, *, reach: Reach = Reach.NEW) -> bool:

@@ -6,6 +6,7 @@ pools is in `devices`. Never knows which pod takes a partition.
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import accumulate
 
 from controller.planner.board.devices import Device, Fitting, Part, Pool, Reach, Share
 from partitioning.models import GpuModel
@@ -199,7 +200,8 @@ def whole_gb(mib: int) -> int:
 @lru_cache(maxsize=512)
 def fillable(sizes: frozenset[int]) -> tuple[int, ...]:
     """Per amount of memory in GB, how much of it slices of these sizes can take at most."""
-    filled = [0] * (_MOST_GB + 1)
-    for amount in range(1, _MOST_GB + 1):
-        filled[amount] = max((filled[amount - size] + size for size in sizes if size <= amount), default=0)
-    return tuple(filled)
+    # A bit for each sum: a user may request every size that there is, and packing reads very many sets of them.
+    reached = 1
+    for step in (size << doubled for size in sizes for doubled in range(_MOST_GB.bit_length())):
+        reached |= reached << step & (2 << _MOST_GB) - 1
+    return tuple(accumulate(range(_MOST_GB + 1), lambda most, amount: amount if reached >> amount & 1 else most))

@@ -17,6 +17,7 @@ from controller.model.capacity import Capacity
 from controller.model.demand import total_wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
+from controller.planner.effort import LOOKS
 from controller.planner.placement.gangs import GangKey, key_of
 from controller.planner.placement.packing_check import PackingCheck
 from controller.planner.placement.shares import ResourceShares, Scale
@@ -24,6 +25,8 @@ from controller.planner.placement.shares import ResourceShares, Scale
 _SCARCE = 0.9
 """A dimension that is loaded less than this does not decide what fits."""
 _STEPS = 5
+_MOST_LOOKS = 2 * LOOKS
+"""No other prices are tried after half of them: one order should be tried to its end."""
 
 Priced = tuple[Assignment, ResourceShares]
 
@@ -69,7 +72,7 @@ def _most_that_fit(priced: list[Priced], packing: PackingCheck) -> tuple[list[As
     for prices in _grid(priced):
         found = _all_that_fit([one for one, _ in sorted(priced, key=partial(_cost, prices))], packing)
         most = max(most, found, key=lambda each: (len(each[0]), len(each[1])))
-        if not found[1] or len(priced) == 1:
+        if not found[1] or len(priced) == 1 or packing.board.effort.hurries():
             break
     return most
 
@@ -81,7 +84,7 @@ def _all_that_fit(ordered: list[Assignment], packing: PackingCheck) -> tuple[lis
         fitting = _longest_fitting(ordered, packing)
         coming, left = ordered[:fitting], ordered[fitting:]
         chosen += coming
-        if not left or left[0].pod.gang:
+        if not left or left[0].pod.gang or packing.board.effort.looks > _MOST_LOOKS:
             return chosen, rest + left
         packing = packing.with_packed(coming)
         lacking, ordered = {name for name, _ in left[0].wants}, []

@@ -17,7 +17,7 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.board.several_partitions import taken_of
-from controller.planner.effort import FILTERS, WORK, Effort
+from controller.planner.effort import FILTERS, WORK
 from controller.planner.placement.surroundings import cluster_of
 from controller.simulator.affinity import NOT_ATTRACTED, selects_itself
 from controller.simulator.attempts import Attempt
@@ -41,17 +41,12 @@ class ConstrainedPlacement:
     """Made once per pass."""
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        options: PlannerOptions,
-        board: Board,
-        assignments: Sequence[Assignment],
-        effort: Effort | None = None,
+        self, snapshot: Snapshot, options: PlannerOptions, board: Board, assignments: Sequence[Assignment]
     ) -> None:
         self._board = board
         self._assignments = assignments
         self._nodes = snapshot.nodes
-        self._effort = effort or Effort()
+        self._effort = board.effort
         self._cut = False
         """The last search ended before all of its nodes were tried."""
         self.first = {uid: number for number, uid in enumerate(snapshot.unexamined)}

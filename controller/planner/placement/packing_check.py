@@ -21,19 +21,19 @@ from controller.planner.board.nodes import Group
 class PackingCheck:
     """Of one group."""
 
+    board: Board
     group: Group
     free: Capacity
     """What its nodes have left together."""
     counts: Mapping[Pool, Counter[int]]
     """How many devices are in each state."""
-    sizes: Sequence[str]
     packed: Counter[str] = field(default_factory=Counter)
     """Partitions that are packed in any case."""
 
     @classmethod
     def of(cls, board: Board, group: int) -> "PackingCheck":
         counts = {pool: Counter([device.state for device in pool.devices]) for pool in board.groups[group].pools}
-        return cls(group=board.groups[group], free=board.free_in(group), counts=counts, sizes=board.sizes)
+        return cls(board=board, group=board.groups[group], free=board.free_in(group), counts=counts)
 
     def count(self, taken: Taken, times: int) -> None:
         """Before the states of these devices change, -1; after it, 1. Copies, as of `with_packed`, share the counts."""
@@ -60,7 +60,8 @@ class PackingCheck:
         """
         requested = self.packed + wants
         counts = {pool: Counter(states) for pool, states in self.counts.items()}
-        hardest_first = [resource for resource in self.sizes if requested.get(resource)]
+        hardest_first = [resource for resource in self.board.sizes if requested.get(resource)]
+        self.board.effort.looks += sum(map(len, counts.values())) * len(hardest_first)
         for position, resource in enumerate(hardest_first):
             left = requested[resource]
             for pools in self.group.serving(resource):

@@ -29,8 +29,10 @@ class Doubts:
         """The checkpoint that this kubelet began with, until it has written its own."""
         self._ids: frozenset[str] = frozenset()
         self.recorded: frozenset[str] = frozenset()
-        """Ids that the checkpoint names with which this kubelet began: it admits their pods again. Or with which this
-        process did: where the ledger has no word of one, it was handed out by a record that is lost, or by others."""
+        """Ids that the checkpoint names with which this kubelet began: it admits their pods again."""
+        self.named_before: frozenset[str] = frozenset()
+        """All that the checkpoint named when this process or a kubelet began. Where the ledger has no word of one, it
+        was handed out by a record that is lost, or by others."""
 
     def judge(self, kubelet: Identity | None) -> frozenset[str]:
         """The ids in doubt; `kubelet` is its socket. From one thread."""
@@ -39,6 +41,7 @@ class Doubts:
         written = not new and self._inherited is not None and found != self._inherited[0]
         if new:
             self._kubelet, self._inherited, self.recorded = kubelet, (found,), frozenset(self._pods())
+            self.named_before |= self.recorded
         elif written:
             self._inherited = None
         if new or written or self._ids:

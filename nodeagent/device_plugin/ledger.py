@@ -72,19 +72,19 @@ class Ledger:
         return self._mark.book if self._mark.writes else self._begun
 
     def record(
-        self, resource: str, ids: Collection[str], unmarked: Collection[str] = (), recorded: Collection[str] = ()
+        self, resource: str, ids: Collection[str], unmarked: Collection[str] = (), named: Collection[str] = ()
     ) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out.
 
         `unmarked` are the ids that may still have an earlier holder, as may those of a record that was kept aside, or
-        of one that is not known to have been lost: `recorded` are those that the kubelet's checkpoint named before.
+        of one that is not known to have been lost: `named` are those that the kubelet's checkpoint has named before.
         """
         now, up_seconds = self._clock(), time.clock_gettime(time.CLOCK_BOOTTIME)
         # The file is for later processes: on a full disk it could not be made, and people wipe it with the rest.
         lost = bool(self.problem) or self._files.lost_ledger.exists()
         with self._lock:
             new = Allocation(id="", resource=resource, at=now, boot_id=self._boot_id, up_seconds=up_seconds)
-            doubted = {i for i in ids if i in unmarked or ((lost or i in recorded) and i not in self._latest)}
+            doubted = {i for i in ids if i in unmarked or ((lost or i in named) and i not in self._latest)}
             # What has it open may be of each pod that got it since it was seen free, not of the last one alone; of one
             # that a lost record may have named, as of one that none names, all that is open counts.
             first = {i: self._latest[i].up_seconds if i in self._latest else 0.0 for i in doubted}

@@ -52,7 +52,7 @@ class PluginMemory:
         self.recorded: Callable[[], Collection[str]] = tuple
         """Ids in the kubelet's checkpoint."""
         self.begun_with: frozenset[str] = frozenset()
-        """Those with which this process, or its kubelet, began."""
+        """Those with which this process began, or a kubelet since."""
         self._mark, self._losses = LedgerMark("book 0", 0), 0
         self._serial = 0.0
         self._write()
@@ -80,7 +80,7 @@ class PluginMemory:
 
     def meet(self, socket: Identity) -> None:
         """A kubelet that has started again."""
-        self.socket, self.begun_with = socket, frozenset(self.recorded())
+        self.socket, self.begun_with = socket, self.begun_with.union(self.recorded())
 
     def step(self) -> None:
         found = read_config(self.files)

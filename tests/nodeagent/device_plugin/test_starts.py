@@ -195,9 +195,10 @@ def test_an_mps_slice_waits_too(node: PluginNode, kubelet: FakeKubelet, start_pl
         kubelet.pre_start(SLICE, device)
 
 
+@pytest.mark.parametrize("kubelet_restarts", [False, True])
 @pytest.mark.parametrize("wiped", [True, False])
 def test_what_the_checkpoint_names_and_no_ledger_was_handed_out_before(
-    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, agent: Running, wiped: bool
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, agent: Running, wiped: bool, kubelet_restarts: bool
 ) -> None:
     """Its pod may have ended by the API alone; who wiped all records left nothing that tells of a loss."""
     agent.stop()
@@ -210,6 +211,12 @@ def test_what_the_checkpoint_names_and_no_ledger_was_handed_out_before(
     write_seen_free(node.files, SeenFree())
     start_plugin(agent_patience_seconds=0)
     node.load(TWO)
+    if kubelet_restarts:  # and admits the pod no more
+        kubelet.rows.clear()
+        kubelet._save()
+        kubelet.stop()
+        kubelet.start()
+        eventually(lambda: kubelet.healthy(MIG) == {"MIG-0", "MIG-1"}, "the devices at the kubelet")
     uid = again(kubelet)
     kubelet.allocate(MIG, ids={"MIG-1"})
     assert starts(kubelet, "MIG-1"), "it was never handed out"

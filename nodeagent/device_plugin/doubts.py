@@ -30,9 +30,6 @@ class Doubts:
         self._ids: frozenset[str] = frozenset()
         self.recorded: frozenset[str] = frozenset()
         """Ids that the checkpoint names with which this kubelet began: it admits their pods again."""
-        self.named_before: frozenset[str] = frozenset()
-        """All that the checkpoint named when this process or a kubelet began. Where the ledger has no word of one, it
-        was handed out by a record that is lost, or by others."""
 
     def judge(self, kubelet: Identity | None) -> frozenset[str]:
         """The ids in doubt; `kubelet` is its socket. From one thread."""
@@ -40,12 +37,11 @@ class Doubts:
         new = kubelet not in (None, self._kubelet)
         written = not new and self._inherited is not None and found != self._inherited[0]
         if new:
-            self._kubelet, self._inherited, self.recorded = kubelet, (found,), frozenset(self._pods())
-            self.named_before |= self.recorded
+            self._kubelet, self._inherited, self.recorded = kubelet, (found,), frozenset(pods_by_id(self._checkpoint))
         elif written:
             self._inherited = None
         if new or written or self._ids:
-            doubted = self.unmarked() - self._pods().keys()
+            doubted = self.unmarked() - pods_by_id(self._checkpoint).keys()
             self._ids = doubted if new or written else self._ids & doubted
         return self._ids
 
@@ -55,7 +51,7 @@ class Doubts:
         if not again:
             return ""
         named = {i: {uid} for i, (uid, at) in read_seen_free(self._files).alone.items() if again.get(i) == at}
-        pods = self._pods()
+        pods = pods_by_id(self._checkpoint)
         return next((i for i in sorted(again) if i not in named or pods.get(i) != named[i]), "")
 
     def unmarked(self) -> frozenset[str]:
@@ -63,16 +59,17 @@ class Doubts:
         marks = read_seen_free(self._files).allocations
         return frozenset(entry.id for entry in self._ledger.of_this_boot() if marks.get(entry.id) != entry.at)
 
-    def _pods(self) -> Mapping[str, set[str]]:
-        """UIDs by the id of a device, as the checkpoint has them.
 
-        Nothing, where it is not there or cannot be read: the kubelet goes on without it then.
-        """
-        found: dict[str, set[str]] = {}
-        try:
-            for row in json.loads(self._checkpoint.read_text(encoding="utf-8"))["Data"]["PodDeviceEntries"] or ():
-                for i in (i for ids in (row["DeviceIDs"] or {}).values() for i in ids or ()):
-                    found.setdefault(str(i), set()).add(str(row["PodUID"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}
-        return found
+def pods_by_id(checkpoint: Path) -> Mapping[str, set[str]]:
+    """UIDs by the id of a device, as the kubelet's checkpoint has them.
+
+    Nothing, where it is not there or cannot be read: the kubelet goes on without it then.
+    """
+    found: dict[str, set[str]] = {}
+    try:
+        for row in json.loads(checkpoint.read_text(encoding="utf-8"))["Data"]["PodDeviceEntries"] or ():
+            for i in (i for ids in (row["DeviceIDs"] or {}).values() for i in ids or ()):
+                found.setdefault(str(i), set()).add(str(row["PodUID"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return found

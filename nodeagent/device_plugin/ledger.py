@@ -36,12 +36,22 @@ log = logging.getLogger(__name__)
 
 
 class Ledger:
-    def __init__(self, files: PluginFiles, clock: Callable[[], float] = time.time, *, boot_id: str = "") -> None:
+    def __init__(
+        self,
+        files: PluginFiles,
+        clock: Callable[[], float] = time.time,
+        *,
+        boot_id: str = "",
+        named: Collection[str] = (),
+    ) -> None:
+        """`named` are the ids that the kubelet's checkpoint names."""
         self.problem, self.unwritable = "", ""
         self._files, self._clock, self._boot_id = files, clock, boot_id
         self._lock = threading.Lock()
         found, mark, loaded = read_ledger(files), read_ledger_mark(files), read_loaded(files)
         begun = loaded.book if isinstance(loaded, Loaded) else ""
+        self.named = frozenset(named).union(loaded.named if isinstance(loaded, Loaded) else ())
+        """What it has no word of and is among these was handed out by a record that is lost, or by another plugin."""
         wrong = not mark.follows(read_seen_free(files).ledger) or begun not in ("", mark.book)
         gone = found is None and (isinstance(loaded, Unreadable) or files.lost_ledger.exists())
         if isinstance(found, Unreadable):
@@ -71,20 +81,17 @@ class Ledger:
         """Its name once it is on disk, until then that of the one before: what was never written cannot be lost."""
         return self._mark.book if self._mark.writes else self._begun
 
-    def record(
-        self, resource: str, ids: Collection[str], unmarked: Collection[str] = (), named: Collection[str] = ()
-    ) -> None:
+    def record(self, resource: str, ids: Collection[str], unmarked: Collection[str] = ()) -> None:
         """Raises OSError where it cannot be written; then nothing may be handed out.
 
-        `unmarked` are the ids that may still have an earlier holder, as may those of a record that was kept aside, or
-        of one that is not known to have been lost: `named` are those that the kubelet's checkpoint has named before.
+        `unmarked` are the ids that may still have an earlier holder, as may those of a record that was kept aside.
         """
         now, up_seconds = self._clock(), time.clock_gettime(time.CLOCK_BOOTTIME)
         # The file is for later processes: on a full disk it could not be made, and people wipe it with the rest.
         lost = bool(self.problem) or self._files.lost_ledger.exists()
         with self._lock:
             new = Allocation(id="", resource=resource, at=now, boot_id=self._boot_id, up_seconds=up_seconds)
-            doubted = {i for i in ids if i in unmarked or ((lost or i in named) and i not in self._latest)}
+            doubted = {i for i in ids if i in unmarked or ((lost or i in self.named) and i not in self._latest)}
             # What has it open may be of each pod that got it since it was seen free, not of the last one alone; of one
             # that a lost record may have named, as of one that none names, all that is open counts.
             first = {i: self._latest[i].up_seconds if i in self._latest else 0.0 for i in doubted}

@@ -78,6 +78,7 @@ class LoadedFile:
             errors=problems,
             mps_root=str(self._mps_root),
             book=self._ledger.book,
+            named=tuple(sorted(self._ledger.named)),
         )
         if loaded == self._written and not answering:
             return

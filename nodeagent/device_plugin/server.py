@@ -180,7 +180,7 @@ class ResourceServer(rpc.DevicePluginServicer):
 
     def _record(self, ids: list[str], context: grpc.ServicerContext) -> None:
         try:
-            self._ledger.record(self.resource, ids, self._doubts.unmarked(), self._doubts.named_before)
+            self._ledger.record(self.resource, ids, self._doubts.unmarked())
         except OSError as error:
             log.error("Allocate refused, the ledger cannot be written: %s", error)
             self._lists.close()  # its pod is lost; the next one must not come

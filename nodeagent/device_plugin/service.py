@@ -20,7 +20,7 @@ from kube.change_log import ChangeLog
 from kube.kubelet_api.paths import KubeletPaths
 from kube.logs import fields
 from nodeagent.device_plugin.device_lists import DeviceLists
-from nodeagent.device_plugin.doubts import Doubts
+from nodeagent.device_plugin.doubts import Doubts, pods_by_id
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.device_plugin.mps_health import PATIENCE_SECONDS, MpsHealth
 from nodeagent.device_plugin.plugin_files import ConfigReader, LoadedFile
@@ -60,7 +60,7 @@ class PluginService:
         self._paths = KubeletPaths(kubelet_dir)
         self._timing = timing or ServiceTiming()
         self._wake, self._quit = threading.Event(), threading.Event()
-        self._ledger = Ledger(self._files, boot_id=boot_id)
+        self._ledger = Ledger(self._files, boot_id=boot_id, named=pods_by_id(self._paths.checkpoint))
         self._reader = ConfigReader(self._files)
         self._loaded = LoadedFile(self._files, mps_root=mps_root, ledger=self._ledger)
         self._lists, self._read_only_pipes = DeviceLists(), read_only_pipes

@@ -130,6 +130,7 @@ class Loaded:
     mps_root: Text  # below which its MPS control daemons are
     errors: tuple[Problem, ...] = ()
     book: str = ""  # the ledger's name
+    named: tuple[str, ...] = ()  # ids that the kubelet's checkpoint named when a process of the plugin began
     version: Literal[1] = 1
 
 

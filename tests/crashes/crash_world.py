@@ -163,8 +163,7 @@ class Crashing(World):
 
     def kubelet_restarts(self) -> None:
         """With its checkpoint; it has no devices until the plugin has registered."""
-        self.plugin.meet((self.plugin.socket[0] + 1, 1))
-        self.plugin.admitting = True
+        self.plugin.socket, self.plugin.admitting = (self.plugin.socket[0] + 1, 1), True
         self.kubelet.devices = dict.fromkeys(self.kubelet.devices, ())
         self.kubelet_started = self.clock.now
 

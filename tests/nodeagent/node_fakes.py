@@ -52,7 +52,7 @@ class PluginMemory:
         self.recorded: Callable[[], Collection[str]] = tuple
         """Ids in the kubelet's checkpoint."""
         self.begun_with: frozenset[str] = frozenset()
-        """Those with which this process began, or a kubelet since."""
+        """Those with which this process or an earlier one began."""
         self._mark, self._losses = LedgerMark("book 0", 0), 0
         self._serial = 0.0
         self._write()
@@ -75,12 +75,10 @@ class PluginMemory:
         self._mark = mark if mark.book else LedgerMark(f"book after {self._mark.book}", 0)
         if not mark.book:
             self._write()
-        self.doubted, self.begun_with = self.unmarked(), frozenset(self.recorded())
+        self.doubted = self.unmarked()
+        self.begun_with = frozenset(self.recorded()).union(loaded.named if isinstance(loaded, Loaded) else ())
+        self._report()  # nothing is in force yet
         self.step()
-
-    def meet(self, socket: Identity) -> None:
-        """A kubelet that has started again."""
-        self.socket, self.begun_with = socket, self.begun_with.union(self.recorded())
 
     def step(self) -> None:
         found = read_config(self.files)
@@ -88,22 +86,25 @@ class PluginMemory:
             return
         self.config = found
         self.doubted &= self.unmarked().difference(self.recorded())
-        if self.mute:
-            return
+        if not self.mute:
+            self._report()
+
+    def _report(self) -> None:
         earlier = read_loaded(self.files)
         # What was registered once stays so, over restarts too.
         resources = dict.fromkeys(earlier.registered, True) if isinstance(earlier, Loaded) else {}
-        resources |= {device.resource: True for device in found.devices}
+        resources |= {device.resource: True for device in self.config.devices}
         self._serial += 1
         write_loaded(
             self.files,
             Loaded(
-                hash=found.hash,
+                hash=self.config.hash if self.config.devices or self.config.withdrawn else "",
                 boot_token="t",
                 registered=resources,
                 errors=self.problems,
                 mps_root="/run/mps",
                 book=self._mark.book,
+                named=tuple(sorted(self.begun_with)),
             ),
         )
 

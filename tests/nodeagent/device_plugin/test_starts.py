@@ -195,25 +195,30 @@ def test_an_mps_slice_waits_too(node: PluginNode, kubelet: FakeKubelet, start_pl
         kubelet.pre_start(SLICE, device)
 
 
-@pytest.mark.parametrize("kubelet_restarts", [False, True])
-@pytest.mark.parametrize("wiped", [True, False])
+@pytest.mark.parametrize("story", [f"{r}, {w}" for r in ("wiped", "another's") for w in ("", "kubelet", "plugin")])
 def test_what_the_checkpoint_names_and_no_ledger_was_handed_out_before(
-    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, agent: Running, wiped: bool, kubelet_restarts: bool
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, agent: Running, story: str
 ) -> None:
     """Its pod may have ended by the API alone; who wiped all records left nothing that tells of a loss."""
+    records, restarts = story.split(", ")
     agent.stop()
-    if wiped:
+    if records == "wiped":
         shutil.rmtree(node.files.directory)
         node.files.directory.mkdir(parents=True)
     else:  # as where NVIDIA's plugin has served until now, and gave another pod the device
         node.files.ledger.unlink()
         node.files.loaded.unlink()
     write_seen_free(node.files, SeenFree())
-    start_plugin(agent_patience_seconds=0)
-    node.load(TWO)
-    if kubelet_restarts:  # and admits the pod no more
-        kubelet.rows.clear()
+    plugin = start_plugin(agent_patience_seconds=0)
+    if restarts:
+        eventually(node.files.loaded.exists, "the first report")
+        kubelet.rows.clear()  # a kubelet that admits the pod no more
         kubelet._save()
+    if restarts == "plugin":
+        plugin.stop()
+        start_plugin(agent_patience_seconds=0)
+    node.load(TWO)
+    if restarts == "kubelet":
         kubelet.stop()
         kubelet.start()
         eventually(lambda: kubelet.healthy(MIG) == {"MIG-0", "MIG-1"}, "the devices at the kubelet")

@@ -7,7 +7,7 @@ until its pod was observed or its time ran out. It believes the checkpoint's ent
 end. Must be on disk before anything is destroyed on its evidence.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,7 +74,7 @@ class Holdings:
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
         held.update({i: pod.title for pod in _unended(pods) for i in known.get(pod.uid, ())})
-        doubtful = self._doubts(allocations, listed, _shown(pods, listed), ends)
+        doubtful = self._doubts(allocations, listed, _shown(pods, listed, self.replaced - ends.confirmed), ends)
         doubtful.update(self._earlier_doubts(pods, ends))
         strays: set[str] = set()
         if ends.stray:
@@ -208,7 +208,7 @@ class Holdings:
         ids.update(i for i in before if lasts(i) or not complete)
         if ids:
             # No pod changes its devices: this is another pod, and the watch has not brought it, or it is ahead of List.
-            earlier = {*before, *(known.earlier if known is not None else ())} - ids
+            earlier = {*set(before) - ids, *(known.earlier if known is not None else ())}
             self._pods[pod.uid] = Holding.of(pod, ids, known, earlier)
 
     def _restore(self, pods: ObservedPods) -> None:
@@ -279,11 +279,11 @@ class Holdings:
         self._ended = tuple(sorted(ended - {pod.uid for pod in _unended(pods)}))
 
 
-def _shown(pods: ObservedPods, listed: Listed | NoAnswer) -> frozenset[str] | None:
+def _shown(pods: ObservedPods, listed: Listed | NoAnswer, replaced: Collection[str]) -> frozenset[str] | None:
     # Not what the memory has: an id may have been handed out again since then, to a pod that is not observed yet.
     if not pods.synced or isinstance(listed, NoAnswer):
         return None
-    return listed.ids(pod.key for pod in pods.pods if not pod.ended)
+    return listed.ids(pod.key for pod in pods.pods if not (pod.ended or pod.uid in replaced))
 
 
 def _unended(pods: ObservedPods) -> list[NodePod]:

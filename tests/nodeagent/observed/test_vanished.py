@@ -94,6 +94,62 @@ def test_a_pod_that_is_replaced_keeps_its_device_while_the_watch_stands_still(
     assert device not in {instance.uuid for instance in world.gpu().instances}
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_third_pod_of_the_name_waits_for_the_end_of_the_first_whose_device_it_got(world: World, ends: bool) -> None:
+    """By the List the name has the first one's device again; the watch brings neither of the earlier ones' ends."""
+    key = world.pod(THREE, "web-0")
+    world.settle(3)
+    (device,) = world.running[key]
+    world.pods_late = True
+    first = world.recreate(key)
+    world.settle(3)
+    second = world.recreate(key)
+    if ends:
+        world.end_container(second)
+    world.settle(3)
+    world.pods_late = False
+    assert world.waiting[key] == (device,)
+
+    for _ in range(3):
+        world.wait(61)  # each step asserts that no two containers have one device
+    assert world.waiting[key] == (device,)
+    world.end_container(first)
+    world.wait(61)
+    world.settle()
+    assert world.running[key] == (device,)
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+@pytest.mark.parametrize("third", [True, False])
+def test_a_pod_keeps_its_device_of_which_the_watch_brought_neither_begin_nor_end(
+    world: World, checkpoint: bool, third: bool
+) -> None:
+    """The List showed its device with the name alone, which by the watch was the first one's."""
+    key = world.pod(THREE, "web-0")
+    world.settle(3)
+    world.pods_late = True
+    first = world.recreate(key)
+    (device,) = world.running[key]
+    if not checkpoint:
+        world.kubelet.entries = ()
+    world.settle(3)
+    world.end_container(first)
+    second = world.recreate(key)
+    if not third:
+        world.force_delete(key)
+    world.settle(3)
+    world.pods_late = False
+    replace_both(world)
+
+    for _ in range(3):
+        world.wait(61)
+        assert device in {instance.uuid for instance in world.gpu().instances}
+    world.end_container(second)
+    world.wait(61)
+    world.settle()
+    assert device not in {instance.uuid for instance in world.gpu().instances}
+
+
 def test_a_device_that_a_new_pod_is_listed_with_too_early_is_free_after_grace_and_slack(world: World) -> None:
     """The watch ahead of List: what the earlier pod of this name held passes for the new one's for a moment."""
     key = world.pod(THREE, "web-0")

@@ -77,7 +77,7 @@ class PluginMemory:
             self._write()
         self.doubted = self.unmarked()
         self.begun_with = frozenset(self.recorded()).union(loaded.named if isinstance(loaded, Loaded) else ())
-        self._report()  # nothing is in force yet
+        self._report("")  # nothing is in force yet
         self.step()
 
     def step(self) -> None:
@@ -87,9 +87,9 @@ class PluginMemory:
         self.config = found
         self.doubted &= self.unmarked().difference(self.recorded())
         if not self.mute:
-            self._report()
+            self._report(found.hash)
 
-    def _report(self) -> None:
+    def _report(self, in_force: str) -> None:
         earlier = read_loaded(self.files)
         # What was registered once stays so, over restarts too.
         resources = dict.fromkeys(earlier.registered, True) if isinstance(earlier, Loaded) else {}
@@ -98,7 +98,7 @@ class PluginMemory:
         write_loaded(
             self.files,
             Loaded(
-                hash=self.config.hash if self.config.devices or self.config.withdrawn else "",
+                hash=in_force,
                 boot_token="t",
                 registered=resources,
                 errors=self.problems,

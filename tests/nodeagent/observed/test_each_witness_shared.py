@@ -208,6 +208,7 @@ READ: Mapping[str, str] = {
     "Allocation.id": "the device plugin's ledger",
     "Allocation.again": "that it was handed out again",
     "Loaded.book": "the ledger's name",
+    "Loaded.named": "what the checkpoint named at first",
 }
 """By what is read of holders: its witness."""
 

@@ -200,8 +200,10 @@ def whole_gb(mib: int) -> int:
 @lru_cache(maxsize=512)
 def fillable(sizes: frozenset[int]) -> tuple[int, ...]:
     """Per amount of memory in GB, how much of it slices of these sizes can take at most."""
-    # A bit for each sum: a user may request every size that there is, and packing reads very many sets of them.
+    # A bit for each sum: a user may request every size that there is, and packing reads very many sets of them. What is
+    # larger than any GPU fits nowhere, and would shift by as many bits as a user writes.
     reached = 1
-    for step in (size << doubled for size in sizes for doubled in range(_MOST_GB.bit_length())):
+    steps = (size << doubled for size in sizes for doubled in range(_MOST_GB.bit_length()))
+    for step in (step for step in steps if step <= _MOST_GB):
         reached |= reached << step & (2 << _MOST_GB) - 1
     return tuple(accumulate(range(_MOST_GB + 1), lambda most, amount: amount if reached >> amount & 1 else most))

@@ -11,6 +11,7 @@ from controller.model.snapshot import Snapshot
 from controller.model.views import PodView
 from controller.planner import effort, search
 from controller.planner.board.board import Board
+from controller.planner.board.pools import fillable
 from controller.planner.effort import Effort
 from controller.planner.placement import admission
 from controller.planning import plan
@@ -85,3 +86,12 @@ def test_once_its_looks_are_used_up_a_pass_places_what_it_can_and_improves_nothi
     assert ("good", "good") in {one.key for one in result.placed}
     assert len(result.placed) >= 0.6 * len(whole.placed)
     assert plan(snapshot) == result
+
+
+@pytest.mark.parametrize("sizes", [(), (5,), (7, 10), (3, 512), (513,), (5, 10**12), (10**18, 60, 85)])
+def test_what_sizes_can_fill_is_known_whatever_a_user_writes(sizes: tuple[int, ...]) -> None:
+    """A request for more than any GPU has is as if it were not there, and costs no memory of its own size."""
+    filled = [0] * 513
+    for amount in range(1, 513):
+        filled[amount] = max((filled[amount - size] + size for size in sizes if size <= amount), default=0)
+    assert fillable(frozenset(sizes)) == tuple(filled)

@@ -203,7 +203,6 @@ def fillable(sizes: frozenset[int]) -> tuple[int, ...]:
     # A bit for each sum: a user may request every size that there is, and packing reads very many sets of them. What is
     # larger than any GPU fits nowhere, and would shift by as many bits as a user writes.
     reached = 1
-    steps = (size << doubled for size in sizes for doubled in range(_MOST_GB.bit_length()))
-    for step in (step for step in steps if step <= _MOST_GB):
+    for step in (s << n for s in sizes if s <= _MOST_GB for n in range(_MOST_GB.bit_length())):
         reached |= reached << step & (2 << _MOST_GB) - 1
     return tuple(accumulate(range(_MOST_GB + 1), lambda most, amount: amount if reached >> amount & 1 else most))

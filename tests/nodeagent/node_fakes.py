@@ -21,7 +21,7 @@ from nodeagent.handover.config import (
     write_ledger,
     write_loaded,
 )
-from nodeagent.handover.files import Identity, Unreadable
+from nodeagent.handover.files import Identity, Unreadable, identity
 from nodeagent.handover.seen_free import read_seen_free
 from nodeagent.observed.kubelet import Allocatable, CheckpointEntry, Listed, NoAnswer
 
@@ -54,7 +54,8 @@ class PluginMemory:
         self.begun_with: frozenset[str] = frozenset()
         """Those with which this process or an earlier one began."""
         self._mark, self._losses = LedgerMark("book 0", 0), 0
-        self._serial = 0.0
+        self._answered: Identity | None = None
+        """The config file as it was when it was last confirmed."""
         self._write()
 
     def restart(self) -> None:
@@ -94,19 +95,19 @@ class PluginMemory:
         # What was registered once stays so, over restarts too.
         resources = dict.fromkeys(earlier.registered, True) if isinstance(earlier, Loaded) else {}
         resources |= {device.resource: True for device in self.config.devices}
-        self._serial += 1
-        write_loaded(
-            self.files,
-            Loaded(
-                hash=in_force,
-                boot_token="t",
-                registered=resources,
-                errors=self.problems,
-                mps_root="/run/mps",
-                book=self._mark.book,
-                named=tuple(sorted(self.begun_with)),
-            ),
+        loaded = Loaded(
+            hash=in_force,
+            boot_token="t",
+            registered=resources,
+            errors=self.problems,
+            mps_root="/run/mps",
+            book=self._mark.book,
+            named=tuple(sorted(self.begun_with)),
         )
+        # Each file is answered, also one with the content of the one before.
+        if loaded != earlier or self._answered != identity(self.files.config):
+            self._answered = identity(self.files.config)
+            write_loaded(self.files, loaded)
 
     def listed(self) -> dict[str, dict[str, bool]]:
         """Whether each id of each resource is healthy."""

@@ -9,6 +9,7 @@ from kube.yaml_text import read_yaml
 from partitioning.nvidia_plugin import CONFIG_LABEL
 from tests.builders import objects
 from tests.cli.configs import MPS_4, Run, config_map, items, node
+from tests.drawn import cells
 
 MIG_PARTED = "version: v1\nmig-configs: {all-1g.10gb: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]}"
 GEOMETRIES = "- models: [A30]\n  allowedGeometries:\n  - 1g.6gb: 4"
@@ -64,10 +65,9 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE.keys())
-@pytest.mark.parametrize("key", ["default", "other"])
-def test_no_config_map_of_a_stranger_stops_an_import(run: Run, text: str, key: str) -> None:
-    stranger = objects.config_map("strange", {key: text}, namespace="tenant")
+@pytest.mark.parametrize(("what", "key"), cells(list(STRANGE), ["default", "other"]))
+def test_no_config_map_of_a_stranger_stops_an_import(run: Run, what: str, key: str) -> None:
+    stranger = objects.config_map("strange", {key: STRANGE[what]}, namespace="tenant")
     for mine, name in (({"default": MPS_4}, None), ({"mine": MPS_4}, "mine"), ({"mine": MPS_4}, None)):
         labels = {CONFIG_LABEL: name} if name else {}
         code, plans, _ = run("import", [stranger, config_map(**mine), node(**labels)])

@@ -15,7 +15,7 @@ from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check
-from tests.drawn import cells, examples, points
+from tests.drawn import cells, examples
 
 pytestmark = pytest.mark.slow
 
@@ -35,8 +35,7 @@ def limit(snapshot: Snapshot, bound: int) -> float:
     return max(0.01 * bound, PODS if gpus <= SMALL_GPUS else 0)
 
 
-@pytest.mark.parametrize("mix", OF_ONE_LEVEL)
-@pytest.mark.parametrize("seed", points([1, 2, 3]))
+@pytest.mark.parametrize(("mix", "seed"), cells(OF_ONE_LEVEL, [1, 2, 3]))
 def test_the_gap_is_within_the_limit(mix: str, seed: int) -> None:
     snapshot = instance(nodes=10, gpus=8, pods=300, seed=seed, mix=MIXES[mix])
     result = plan(snapshot)

@@ -12,6 +12,7 @@ from controller.model.snapshot import Snapshot
 from controller.planner import search, strategy, tries
 from controller.planning import plan
 from tests.controller.planner.world import applied
+from tests.drawn import cells, points
 
 
 @pytest.mark.parametrize(
@@ -56,8 +57,9 @@ def test_more_tries_serve_no_level_worse_and_take_no_more_than_their_work(
     assert best >= served
 
 
-@pytest.mark.parametrize("family", ["2 models", "5 models", "levels", "daemon", "all"])
-@pytest.mark.parametrize("seed", [3000, 3004, 3005])
+@pytest.mark.parametrize(
+    ("family", "seed"), cells(["2 models", "5 models", "levels", "daemon", "all"], [3000, 3004, 3005])
+)
 def test_tries_in_vain_leave_no_trace(family: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which phase found a place is reported as the first try had it."""
     snapshot = case(FAMILIES[family], nodes=8, gpus=2, seed=seed, more=0.3).snapshot
@@ -74,7 +76,7 @@ def _kept(snapshot: Snapshot, result: PlanningResult) -> Counter[int]:
     return Counter(priority[one.uid] for one in result.placed if snapshot.reservations.get(one.uid) == one.node)
 
 
-@pytest.mark.parametrize("seed", range(3000, 3006))
+@pytest.mark.parametrize("seed", points(range(3000, 3006), each=2))
 def test_more_tries_take_no_reservation_that_one_keeps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two in five pods come when the others have theirs."""
     snapshot = case(FAMILIES["all"], nodes=8, gpus=2, seed=seed, more=0.3).snapshot

@@ -218,9 +218,10 @@ class World(ApiMemory, PodsMemory):
             if quiet == 5 and not passes:
                 return
 
-    def wait(self, seconds: float) -> None:
-        """So long with a pass at its beginning, and what follows."""
-        self.run(seconds)
+    def wait(self, seconds: float, times: int = 1) -> None:
+        """So long with a pass at its beginning, so many times, and what follows."""
+        for _ in range(times):
+            self.run(seconds)
         self.settle()
 
     def _meanwhile(self, gpu_uuid: str, instance: GpuInstance) -> None:

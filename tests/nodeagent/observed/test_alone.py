@@ -95,8 +95,7 @@ def test_a_restart_forgets_no_earlier_holder(world: World, device: str, end: str
         assert second in world.waiting
 
     world.end_container(first)
-    for _ in range(3):
-        world.wait(EMPTY_SECONDS)
+    world.wait(EMPTY_SECONDS, times=3)
     assert world.running[second] == (device,)
 
 
@@ -133,8 +132,7 @@ def test_the_record_of_a_finished_pod_that_no_agent_saw_finish_is_no_holder_for_
     del world.pods[holder]
     second = world.pod(THREE, device=device)
     world.restart()
-    for _ in range(3):
-        world.wait(EMPTY_SECONDS)
+    world.wait(EMPTY_SECONDS, times=3)
     assert world.running[second] == (device,)
 
 

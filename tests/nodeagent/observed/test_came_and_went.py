@@ -30,13 +30,11 @@ def holder_of(make_world: MakeWorld, unit: str) -> tuple[World, Key, tuple[int, 
 
 def waits_until_it_has_ended(world: World, late: Key, device: str, *, listed: bool = True) -> None:
     """A device that is not listed goes to no pod: that one is refused where it asked for it."""
-    for _ in range(8):
-        world.wait(15)
+    world.wait(15, times=8)
     assert late not in world.running
     assert world.waiting.get(late) == ((device,) if listed else None)
     open_files(world)
-    for _ in range(6):
-        world.wait(15)
+    world.wait(15, times=6)
     if not listed:
         late = world.pod(world.plugin.allocations[device].resource, device=device)
     assert world.running[late] == (device,)

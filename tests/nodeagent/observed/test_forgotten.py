@@ -210,6 +210,5 @@ def test_a_pod_that_a_cut_off_kubelet_still_lists_has_not_ended(world: World, ho
 
     world.end_container(holder)
     world.forget(holder)
-    for _ in range(4):
-        world.wait(30)
+    world.wait(30, times=4)
     assert device in world.kubelet.devices[THREE]

@@ -184,8 +184,7 @@ def test_a_late_watch_makes_no_holder_of_what_is_gone_of_a_pod_that_has_ended(wo
     world.finish(key)
     world.pods.clear()
     world.apply(mig(0, ("3g.40gb", 0), ("1g.10gb", 4)))
-    for _ in range(4):
-        world.wait(40)
+    world.wait(40, times=4)
     assert world.layout() == REPLACED
     world.cache.pods.on_event(key, None, parse_pod(running))
     world.settle(4)

@@ -59,8 +59,7 @@ def test_a_holder_that_only_the_lost_files_knew_keeps_its_device(
     world.restart()
     replace_both(world)
 
-    for _ in range(3):
-        world.wait(3600)
+    world.wait(3600, times=3)
     assert world.running[orphan][0] in {instance.uuid for instance in world.gpu().instances}
     if lost != "ledger, put back":
         assert PAIR in blind(world) or "p1" in world.gpu_status()["message"]

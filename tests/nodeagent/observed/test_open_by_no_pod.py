@@ -122,14 +122,12 @@ def test_a_service_that_systemd_has_restarted_meanwhile_keeps_no_device(
     if "then" in end:
         world.wait(5)
         del world.pods[holder]
-    for _ in range(4):
-        world.wait(15)
+    world.wait(15, times=4)
     offered = [i for ids in world.kubelet.devices.values() for i in ids]
     assert (device in offered) is not KEEPS[cgroup]
 
     world.tree.end(opener)
-    for _ in range(4):
-        world.wait(15)
+    world.wait(15, times=4)
     assert device in [i for ids in world.kubelet.devices.values() for i in ids]
 
 
@@ -156,13 +154,11 @@ def test_a_process_of_no_pod_that_is_older_than_the_next_allocate_keeps_the_next
     world.force_delete(holder, seen_by_driver=False)
     world.end_container(holder)
     late = world.pod(resource, device=device)
-    for _ in range(6):
-        world.wait(15)
+    world.wait(15, times=6)
     assert world.waiting[late] == (device,)
 
     open_files(world)
-    for _ in range(4):
-        world.wait(15)
+    world.wait(15, times=4)
     assert world.running[late] == (device,)
 
 

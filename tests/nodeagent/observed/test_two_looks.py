@@ -94,15 +94,13 @@ def test_files_that_are_not_read_keep_what_a_finished_pod_had_and_the_plan_says_
     why = "the open files of process 7 cannot be read: permission denied"
     world.holders = lambda numbers: NoAnswer(reason=why)  # type: ignore[method-assign]
     world.finish(holder)
-    for _ in range(4):
-        world.wait(15)
+    world.wait(15, times=4)
     assert not offered(world, device)
     left = f"{why}, and it is not known what is left of pod default/p1, which is gone: no pod gets "
     assert left in world.gpu_status()["message"]
 
     open_files(world)
-    for _ in range(2):
-        world.wait(15)
+    world.wait(15, times=2)
     assert offered(world, device)
 
 
@@ -187,8 +185,7 @@ def test_a_process_outside_keeps_the_next_pod_waiting_though_the_ledger_was_lost
     if lost.startswith("after"):
         world.state.plugin.ledger.unlink()
         world.plugin.restart()
-    for _ in range(4):
-        world.wait(15)
+    world.wait(15, times=4)
     assert "process 4711 (dockerd), in no pod's cgroup, is left of " in world.gpu_status()["message"]
     waits_until_it_has_ended(world, late, device, listed=lost.startswith("after"))
 
@@ -215,8 +212,7 @@ def test_where_no_record_says_when_it_was_handed_out_a_process_counts_unless_it_
     else:
         world.force_delete(holder, seen_by_driver=False)
         world.end_container(holder)
-    for _ in range(4):
-        world.wait(15)
+    world.wait(15, times=4)
     assert offered(world, device) is not keeps
 
 

@@ -61,19 +61,16 @@ def test_the_end_of_the_pod_that_waits_for_the_process_frees_nothing(
     late = world.pod(resource, device=device)
     world.pods[late]["status"]["startTime"] = BEGAN
     world.restart()
-    for _ in range(4):
-        world.wait(15)
+    world.wait(15, times=4)
     assert late not in world.running
     # Where the ledger is lost, too, the kubelet has it from no list.
     assert world.waiting.get(late) == (None if lost else (device,))
     end(world, late, how)
-    for _ in range(8):
-        world.wait(15)
+    world.wait(15, times=8)
     assert not offered(world, device)
 
     open_files(world)
-    for _ in range(6):
-        world.wait(15)
+    world.wait(15, times=6)
     assert offered(world, device)
 
 
@@ -85,17 +82,14 @@ def test_the_process_of_a_pod_that_no_agent_saw_keeps_the_device_from_the_next_o
     """The kubelet gives it to no one for some minutes, in which the Allocate that no pod came with is given up."""
     world, device, resource = left_while_no_agent_ran(make_world, unit, lost=lost)
     world.restart()
-    for _ in range(12):
-        world.wait(15)
+    world.wait(15, times=12)
     late = world.pod(resource, device=device)
-    for _ in range(8):
-        world.wait(15)
+    world.wait(15, times=8)
     assert late not in world.running
     world.waiting.pop(late, None)
     world.force_delete(late, seen_by_driver=False)
     open_files(world)
-    for _ in range(6):
-        world.wait(15)
+    world.wait(15, times=6)
     assert offered(world, device)
 
 
@@ -103,7 +97,6 @@ def test_the_process_of_a_pod_that_no_agent_saw_keeps_the_device_from_the_next_o
 def test_what_is_older_than_an_allocate_that_no_pod_came_with_keeps_nothing(make_world: MakeWorld, unit: str) -> None:
     world, device, resource = left_while_no_agent_ran(make_world, unit, lost=False, began_seconds=0.25)
     world.restart()
-    for _ in range(4):
-        world.wait(15)
+    world.wait(15, times=4)
     late = world.pod(resource, device=device)
     assert world.running[late] == (device,)

@@ -44,8 +44,7 @@ def test_a_checkpoint_line_of_the_last_boot_ends_though_no_driver_is_loaded(halv
     incidents.set_driver_loaded(halves.machine, loaded)
     halves.restart()
     halves.settle()
-    for _ in range(4):
-        halves.wait(3600)
+    halves.wait(3600, times=4)
     assert released(halves) == ("True", "DriverClosed"), halves.condition("DriverReleased")
 
 
@@ -61,8 +60,7 @@ def test_a_pod_ends_though_a_person_has_unloaded_the_driver(halves: World, resta
     incidents.set_driver_loaded(halves.machine, False)
     if restarted:
         halves.restart()
-    for _ in range(4):
-        halves.wait(3600)
+    halves.wait(3600, times=4)
     assert released(halves) == ("True", "DriverClosed"), halves.condition("DriverReleased")
 
 
@@ -82,8 +80,7 @@ def test_a_monitor_of_the_host_is_no_holder_while_the_driver_is_closed(
     process = Process(pid=4711, program="nv-hostengine", up_seconds=halves.clock.now + 1000)
     numbers = {(MAJORS["nvidia-caps"], 2)}
     monkeypatch.setattr(halves, "holders", lambda asked: (process,) if numbers & set(asked) else ())
-    for _ in range(4):
-        halves.wait(3600)
+    halves.wait(3600, times=4)
     assert released(halves) == ("True", "DriverClosed"), halves.condition("DriverReleased")
 
 

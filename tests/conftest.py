@@ -2,19 +2,20 @@
 
 pytest's option --hypothesis-profile chooses. The first two draw the same examples in each run, so that a failure is the
 change's own; `explore` draws others each time. No deadline per example: the machine may be busy. Also what all tests
-share: a collection of tests that the garbage collector does not slow down, folders in memory, no fsync, and logging as
-it was before.
+share: a collection of tests that the garbage collector does not slow down, and that one process compiles; folders in
+memory, no fsync, and logging as it was before.
 """
 
 import gc
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import settings
 
-from tests import folders
+from tests import compiled, folders
 
 if not {"GPUPLAN_E2E", "GPUPLAN_HARDWARE"} & os.environ.keys():
     folders.use_memory()
@@ -29,7 +30,8 @@ settings.load_profile("quick")
 def pytest_collection() -> Iterator[None]:
     """Modules and tests stay to the end: the collector would walk these millions of objects again and again."""
     gc.disable()
-    yield
+    with compiled.first_alone(compiled.TESTS / "__pycache__") if compiled.needed() else nullcontext():
+        yield
     gc.freeze()
     gc.enable()
 

@@ -63,6 +63,8 @@ class Ends:
     """UIDs."""
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By UID: the process that is left of the pod, for people."""
+    began: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By UID of these, where any is in the pod's cgroup: seconds since boot when the first one began."""
     strangers: str | None = "the node's processes were not read"
     """A process of a pod that nothing knows, or a pod of which not all devices are known, or why none is ruled out;
     None where time has to do."""
@@ -80,8 +82,8 @@ class Ends:
     """By id that a pod may have had which no record names: the process of no pod that has it open, or may have."""
     running: frozenset[str] = frozenset()
     """UIDs of pods of which there is a process, if only of the sandbox, or may be one."""
-    confirmed: frozenset[str] = frozenset()
-    """UIDs that the API server itself showed, where it was asked."""
+    stale: frozenset[str] | None = None
+    """UIDs of pods that the watch has, and the API server has no more; None: it was not asked."""
 
 
 @dataclass(kw_only=True)
@@ -105,12 +107,12 @@ class EndBook:
         listed: Listed | NoAnswer,
         *,
         doubted: bool,
-        replaced: Collection[str],
+        asked: bool,
         unseen: Collection[str],
         seen: bool,
         handed_out: Mapping[str, Allocation],
     ) -> Ends:
-        """`doubted`: strangers matter, also with the ids in `unseen`, and whether the API shows those in `replaced`.
+        """`doubted`: strangers matter, also with the ids in `unseen`. `asked`: so does a watch that is late.
         `seen`: the agent sees the kubelet. `handed_out`: by device id."""
         found = {each.pod.uid: each for each in gone}
         ends, unread = Ends(unread=not pods.synced), ""
@@ -127,8 +129,10 @@ class EndBook:
                 by_pod = table.pods()
                 absent = (i for uid, each in found.items() if uid not in by_pod for i in each.ids)
                 opener = self._look({*ids, *absent}, handed_out)
-                ends = self._witnessed(found, pods, listed, table, opener, asked=bool(replaced))
-                ends = replace(ends, opened={i: what for i in ids if (what := opener([i], ""))})
+                ends = self._witnessed(found, pods, listed, table, opener, asked=asked)
+                began = {uid: min(process.up_seconds for process in by_pod[uid]) for uid in ends.left if uid in by_pod}
+                opened = {i: what for i in ids if (what := opener([i], ""))}
+                ends = replace(ends, began=began, opened=opened)
         self._durations.end_pass()
         waiting = tuple(each for uid, each in found.items() if uid not in ends.ended)
         pending = {i: "" for each in waiting for i in each.ids}
@@ -161,10 +165,11 @@ class EndBook:
         strange = [process for process in table.processes if process.pods and not process.pods & theirs]
         # What the checkpoint alone has may be a new pod, and the watch is late.
         new = {uid for uid in left.keys() - self._absent if not found[uid].pod.name}
-        fresh = self.fresh() if strange or new or over - here or asked else ()
         # Nor is it known of such a pod which devices it has.
         lacking = (f"{what} is left of pod {found[u].pod.title}" for u, what in sorted(left.items()) if found[u].lacks)
         named = next(lacking, None)
+        asked = bool(strange or new or over - here or (asked and named is None))
+        fresh = self.fresh() if asked else ()
         if isinstance(fresh, NoAnswer):
             return Ends(ended=frozenset(over & here), left=left, strangers=named or fresh.reason, stray=bool(named))
         living = new & {pod.uid for pod in fresh if pod.name and not (pod.ended or pod.ending)}
@@ -181,9 +186,13 @@ class EndBook:
         new_ids = frozenset(i for uid in living for i in found[uid].ids if i not in shared)
         # Nor was one that is late looked at for devices that no record names.
         late = next((f"{each.named} is of a pod that the watch has not brought yet" for each in strange), None)
+        stale = frozenset(p.uid for p in pods.pods if not p.ended) - there if asked else None
+        titles = sorted(p.title for p in pods.pods if p.uid in (stale or ()))
+        gone = (f"pod {title} is gone, and the watch has not brought that yet" for title in titles)
+        late = late or next(gone, None)
         why = named or late or (listed.reason if isinstance(listed, NoAnswer) else "" if complete else None)
         run = frozenset(p.uid for p in pods.pods if p.started or p.outside or not (complete and by_pod)).union(by_pod)
-        return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids, running=run, confirmed=there)
+        return Ends(ended=ended, left=left, strangers=why, stray=bool(named), new=new_ids, running=run, stale=stale)
 
     def _twice(self) -> ProcessTable | NoAnswer:
         """Two looks, for one alone misses a process that another one, which ends, starts meanwhile."""

@@ -58,9 +58,7 @@ class Holdings:
         believed: bool = True,
     ) -> Usage:
         """Take in this pass's readings; return which witness claims which id. `pods` have ended as `ends` has it.
-
-        `believed`: the records are whole, and the kubelet has had its time.
-        """
+        `believed`: the records are whole, and the kubelet has had its time."""
         entries, allocations = tuple(checkpoint), tuple(allocations)
         handed = frozenset(entry.resource for entry in allocations)
         # Until the pods were read, a pod that is missing has not vanished.
@@ -71,16 +69,16 @@ class Holdings:
             self._remember_gone(ends, handed)
             self._restore(pods)
             self._forgotten = self._lost_by(pods, listed)
+        self._left_with(allocations, listed, ends)
         known = self._known(pods, entries)
         held = {i: holding.title for _, holding in sorted(self._pods.items()) for i in holding.ids}
-        held.update({i: pod.title for pod in _unended(pods) for i in known.get(pod.uid, ())})
-        doubtful = self._doubts(allocations, listed, _shown(pods, listed, self.replaced - ends.confirmed), ends)
+        held.update({i: pod.title for pod in pods.unended for i in known.get(pod.uid, ())})
+        late = self.replaced if ends.stale is None else ends.stale
+        doubtful = self._doubts(allocations, listed, _shown(pods, listed, late), ends)
         doubtful.update(self._earlier_doubts(pods, ends))
-        strays: set[str] = set()
-        if ends.stray:
-            # It may be the process of the pod that has them. Of a new pod List and watch tell within a moment.
-            strays = {i for i in doubtful if self._durations.seconds("stray", i) >= FORGOTTEN_SECONDS}
-            doubtful = {i: f"{why}, and {ends.strangers}" for i, why in doubtful.items()}
+        # A stray may be the process of the pod that has them. Of a new pod List and watch tell within a moment.
+        strays = {i for i in doubtful if ends.stray and self._durations.seconds("stray", i) >= FORGOTTEN_SECONDS}
+        doubtful = {i: f"{why}, and {ends.strangers}" if ends.stray else why for i, why in doubtful.items()}
         self._mark_ended(entries, pods, ends)
         twice = self._shared.twice(pods, known)
         # Where processes are not seen, nothing but time tells of a pod that came and went before this agent.
@@ -91,10 +89,8 @@ class Holdings:
         unsure = {*doubtful, *left, *ends.opened}
         self._shared.end_pass(allocations, pods, known, sure=sure, unsure=unsure, ended=self._ended)
         self._durations.end_pass()
-        forgotten, alone = self._forgotten, self._shared.alone
-        return Usage(
-            held=held, known=known, doubtful=doubtful, forgotten=forgotten, twice=twice, left=left, alone=alone
-        )
+        votes = Usage(held=held, known=known, doubtful=doubtful, forgotten=self._forgotten, twice=twice, left=left)
+        return replace(votes, alone=self._shared.alone)
 
     def gone(
         self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry], allocations: Iterable[Allocation]
@@ -108,10 +104,9 @@ class Holdings:
             found.pop(uid, None)
         found.update({pod.uid: pod for pod in pods.pods if pod.uid in found or (pod.ending and not pod.ended)})
         known = dict.fromkeys(found, frozenset[str]()) | self._known(pods, entries)
+        lacking = {uid for uid, pod in found.items() if lacks(replace(pod, hidden=()), known, handed)}
         return tuple(
-            Gone(
-                pod=pod, ids=known[uid], lacks=lacks(replace(pod, hidden=()), known, handed), finished=uid in pods.ended
-            )
+            Gone(pod=pod, ids=known[uid], lacks=uid in lacking, finished=uid in pods.ended)
             for uid, pod in sorted(found.items())
         )
 
@@ -134,15 +129,18 @@ class Holdings:
 
     def unseen(self, allocations: Iterable[Allocation]) -> frozenset[str]:
         """Ids that a pod may have had which no record names: handed out again, or for long with no pod observed."""
-        new = [entry for entry in allocations if not entry.again and self._answered.get(entry.id) != entry.at]
-        long = {e.id for e in new if self._durations.seconds("allocation", e.id, repr(e.at)) >= EMPTY_SECONDS}
-        return frozenset(entry.id for entry in allocations if entry.again or entry.id in long)
+        long = (entry.id for entry, seconds in self._waited(allocations).items() if seconds >= EMPTY_SECONDS)
+        return frozenset(entry.id for entry in allocations if entry.again).union(long)
+
+    def asks(self, allocations: Iterable[Allocation], listed: Listed | NoAnswer) -> bool:
+        """Whether it matters now if the watch is late: an Allocate would be over, or the List shows another pod's."""
+        over = {e.id for e, seconds in self._waited(allocations).items() if seconds >= self._patience_seconds}
+        return bool(self.replaced or (isinstance(listed, Listed) and over - listed.ids()))
 
     def doubts(self, allocations: Iterable[Allocation], ledger: Path, mark: LedgerMark) -> bool:
         """Whether a pod that nothing knows would matter."""
-        alone = self._shared.alone
-        unanswered = any(self._answered.get(e.id) != e.at or (e.again and e.id not in alone) for e in allocations)
-        return unanswered or bool(self.replaced or self.records.losses(ledger, mark))
+        again = any(entry.again and entry.id not in self._shared.alone for entry in allocations)
+        return again or bool(self._waited(allocations) or self.replaced or self.records.losses(ledger, mark))
 
     @property
     def replaced(self) -> frozenset[str]:
@@ -167,9 +165,14 @@ class Holdings:
                 return
             self._saved = memory
 
+    def _waited(self, allocations: Iterable[Allocation]) -> dict[Allocation, float]:
+        """For how many seconds no pod was observed with each, where none was yet."""
+        doubted = (entry for entry in allocations if self._answered.get(entry.id) != entry.at)
+        return {entry: self._durations.seconds("allocation", entry.id, repr(entry.at)) for entry in doubted}
+
     def _known(self, pods: ObservedPods, checkpoint: Iterable[CheckpointEntry]) -> dict[str, frozenset[str]]:
         found = {uid: set(holding.ids) for uid, holding in self._pods.items()}
-        for pod in _unended(pods):
+        for pod in pods.unended:
             found.setdefault(pod.uid, set()).update(pod.reported)
         for entry in checkpoint:
             found.setdefault(entry.pod_uid, set()).update(entry.ids)
@@ -191,8 +194,7 @@ class Holdings:
     def _remember_gone(self, ends: Ends, handed: frozenset[str]) -> None:
         """Until its end, whatever becomes of the records; without a device too: its process is no stranger's."""
         for each in ends.waiting:
-            uid = each.pod.uid
-            if uid not in self._pods and not lacks(each.pod, {uid: each.ids}, handed):
+            if each.pod.uid not in self._pods and not lacks(each.pod, {each.pod.uid: each.ids}, handed):
                 self._hold(each.pod, each.ids)
 
     def _hold(self, pod: NodePod, ids: Iterable[str]) -> None:
@@ -234,16 +236,26 @@ class Holdings:
                 found |= {i for i in lost if self._durations.seconds("lost by", pod.uid, i) >= FORGOTTEN_SECONDS}
         return tuple(sorted(found - shown))
 
-    def _earlier_doubts(self, pods: ObservedPods, ends: Ends) -> dict[str, str]:
-        """The earlier pod's containers may run on. Its UID may be the later one's, where the watch was ahead.
+    def _left_with(self, allocations: Iterable[Allocation], listed: Listed | NoAnswer, ends: Ends) -> None:
+        """The List may have shown with a gone pod what the next one has; what no pod was seen with may be its own.
+        Not what was handed out after its first process began, which is that of its sandbox."""
+        titles = {self._pods[uid].title for uid in ends.began.keys() & self._pods.keys()}
+        lists = listed if isinstance(listed, Listed) else Listed()
+        others = lists.ids(key for key in lists.pods if "/".join(key) not in titles)
+        # Of an id that was handed out again the earlier Allocate may be its own, where no pod was seen with that one.
+        doubted = (entry for entry in allocations if self._answered.get(entry.id) != entry.at)
+        theirs = [entry for entry in doubted if entry.id not in (self._answered if entry.again else others)]
+        for uid in ends.began.keys() & self._pods.keys():
+            found = {entry.id for entry in theirs if 0 < entry.up_seconds < ends.began[uid]}
+            self._pods[uid] = replace(self._pods[uid], ids=tuple(sorted(found.union(self._pods[uid].ids))))
 
-        Where the watch is late, the earlier pod looks as if it lived: who shows it then is the API server itself.
-        """
+    def _earlier_doubts(self, pods: ObservedPods, ends: Ends) -> dict[str, str]:
+        """The earlier pod's containers may run on. Its UID may be the later one's, where the watch was ahead."""
         living = {pod.uid for pod in pods.pods}
         doubtful: dict[str, str] = {}
         for uid, holding in sorted(self._pods.items()):
             grace_seconds = holding.grace_seconds if ends.strangers is None else DEFAULT_GRACE_SECONDS
-            witnessed = ends.strangers or uid not in (living if ends.strangers is None else ends.confirmed)
+            witnessed = ends.strangers or uid not in living
             patience_seconds = float("inf") if witnessed else grace_seconds + self._slack_seconds
             still = tuple(i for i in holding.earlier if self._durations.seconds("earlier", uid, i) < patience_seconds)
             self._pods[uid] = replace(holding, earlier=still)
@@ -255,28 +267,29 @@ class Holdings:
         self, allocations: Iterable[Allocation], listed: Listed | NoAnswer, shown: frozenset[str] | None, ends: Ends
     ) -> dict[str, str]:
         """`shown` are the ids that the List has now with pods that are there; None: that is not known."""
-        # With a pod that the watch has not brought yet: that one came.
+        # With a pod that the watch has not brought yet: that one came. Nor does a late watch prove that none came.
         strange = listed.ids() if isinstance(listed, Listed) else frozenset()
+        asked = ends.strangers is None or ends.stale is not None
         entries = {entry.id: entry for entry in allocations}
-        answered = {i: at for i, at in self._answered.items() if i in entries and entries[i].at == at}
+        waited = self._waited(entries.values())
+        answered = {i: at for i, at in self._answered.items() if (e := entries.get(i)) and (e.at == at or e.again)}
         doubtful = {}
-        for device_id, entry in sorted((i, entries[i]) for i in entries.keys() - answered.keys()):
-            waited_seconds = self._durations.seconds("allocation", device_id, repr(entry.at))
-            hidden = ends.strangers or device_id in ends.opened or device_id in strange
-            late = waited_seconds >= self._patience_seconds and not hidden
-            if shown is not None and (device_id in shown or late):
-                answered[device_id] = entry.at
+        for entry in sorted(waited, key=lambda entry: entry.id):
+            hidden = ends.strangers or entry.id in ends.opened or entry.id in strange or not asked
+            late = waited[entry] >= self._patience_seconds and not hidden
+            if shown is not None and (entry.id in shown or late):
+                answered[entry.id] = entry.at
             else:
                 lost = "lost its record of Allocates, and may have handed it out"
                 what = lost if entry.again and not entry.up_seconds else "handed it out"
-                doubtful[device_id] = f"the device plugin {what}, and no pod was observed with it yet"
+                doubtful[entry.id] = f"the device plugin {what}, and no pod was observed with it yet"
         self._answered = answered
         return doubtful
 
     def _mark_ended(self, checkpoint: Iterable[CheckpointEntry], pods: ObservedPods, ends: Ends) -> None:
         """The line of one that has ended is no other pod's, and as old."""
         ended = {entry.pod_uid for entry in checkpoint} & (ends.ended | set(self._ended))
-        self._ended = tuple(sorted(ended - {pod.uid for pod in _unended(pods)}))
+        self._ended = tuple(sorted(ended - {pod.uid for pod in pods.unended}))
 
 
 def _shown(pods: ObservedPods, listed: Listed | NoAnswer, replaced: Collection[str]) -> frozenset[str] | None:
@@ -284,8 +297,3 @@ def _shown(pods: ObservedPods, listed: Listed | NoAnswer, replaced: Collection[s
     if not pods.synced or isinstance(listed, NoAnswer):
         return None
     return listed.ids(pod.key for pod in pods.pods if not (pod.ended or pod.uid in replaced))
-
-
-def _unended(pods: ObservedPods) -> list[NodePod]:
-    """Those that vanished before they were observed to end, then those that live."""
-    return [*pods.vanished, *(pod for pod in pods.pods if not pod.ended)]

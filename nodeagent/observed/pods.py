@@ -130,6 +130,11 @@ class ObservedPods:
     synced: bool = False
 
     @property
+    def unended(self) -> tuple[NodePod, ...]:
+        """Those that vanished before they were observed to end, then those that live."""
+        return (*self.vanished, *(pod for pod in self.pods if not pod.ended))
+
+    @property
     def mig_manager(self) -> str:
         """The pod that also partitions this node's GPUs, if there is one."""
         return next((pod.title for pod in self.pods if pod.mig_manager and not pod.ended), "")

@@ -48,7 +48,7 @@ class SharedIds:
         self._alone = {i: (uid, at) for i, (uid, at) in self._alone.items() if i in again and again[i].at == at}
         handed = frozenset(entry.resource for entry in allocations)
         living = {pod.uid: pod for pod in pods.pods if not pod.ended}
-        lacking = [pod for pod in (*pods.vanished, *living.values()) if lacks(pod, known, handed)]
+        lacking = [pod for pod in pods.unended if lacks(pod, known, handed)]
         unknown = [(pod, self._durations.seconds("unknown", pod.uid)) for pod in lacking]
         for i, entry in again.items():
             # A pod that came after the Allocate is no earlier holder, or each new one would keep others from starting.

@@ -103,7 +103,7 @@ class Witnesses:
             pods,
             NoAnswer(reason=too_early) if too_early else listed,
             doubted=self.holdings.doubts(unsure, lost_ledger, mark),
-            replaced=self.holdings.replaced,
+            asked=self.holdings.asks(unsure, listed),
             unseen=self.holdings.unseen(unsure),
             seen=sees_processes,
             handed_out={entry.id: entry for entry in handed_out},

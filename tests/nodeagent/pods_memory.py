@@ -23,14 +23,15 @@ def uid_of(number: int) -> str:
 
 
 class RunningIds(tuple[str, ...]):
-    """The devices of one pod's container, and whose it is: several pods may have the same ones."""
+    """The devices of one pod's container, whose it is, since several pods may have the same ones, and when it began."""
 
     uid: str
+    began: float
 
     @classmethod
-    def of(cls, uid: str, ids: Iterable[str]) -> "RunningIds":
+    def of(cls, uid: str, ids: Iterable[str], began: float) -> "RunningIds":
         made = cls(ids)
-        made.uid = uid
+        made.uid, made.began = uid, began
         return made
 
 
@@ -101,7 +102,7 @@ class PodsMemory:
         """Start a container that waits, whatever PreStartContainer says."""
         uid, ids = self.pods[key]["metadata"]["uid"], self.waiting.pop(key)
         self.pods[key]["status"] = started()
-        self.running[key] = RunningIds.of(uid, ids)
+        self.running[key] = RunningIds.of(uid, ids, self.clock.now)
         self._pids[key] = 1000 + int(uid[-12:])
         for device_id in ids:
             if "::" not in device_id:
@@ -133,7 +134,7 @@ class PodsMemory:
         self.kubelet.held[key] = {"main": {resource: (device_id,)}}
         if KNOWN.concerns(resource, device_id):
             self.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(self.bound), ids=(device_id,)),)
-        self.running[key] = RunningIds.of(uid_of(self.bound), [device])
+        self.running[key] = RunningIds.of(uid_of(self.bound), [device], self.clock.now)
         return key
 
     def pod_of_claim(self, name: str, device: str, *shown: str) -> tuple[str, str]:
@@ -153,17 +154,17 @@ class PodsMemory:
         for where, device_id in (("record", named), ("driver's record", f"{named} {device}")):
             if where in shown:
                 self.kubelet.entries += (CheckpointEntry(pod_uid=uid_of(self.bound), ids=(device_id,)),)
-        self.running[key] = RunningIds.of(uid_of(self.bound), [device])
+        self.running[key] = RunningIds.of(uid_of(self.bound), [device], self.clock.now)
         return key
 
     def scan(self) -> ProcessTable | NoAnswer:
         """What the agent sees of the containers that run."""
-        runs = {ids.uid for ids in self.running.values() if isinstance(ids, RunningIds)}
-        for uid in self._shown.keys() - runs:
+        runs = {ids.uid: ids.began for ids in self.running.values() if isinstance(ids, RunningIds)}
+        for uid in self._shown.keys() - runs.keys():
             self.tree.end(self._shown.pop(uid))
-        for uid in sorted(runs - self._shown.keys()):
+        for uid in sorted(runs.keys() - self._shown.keys()):
             self._shown[uid] = 5000 + int(uid[-12:])
-            self.tree.start(self._shown[uid], uid, files=())
+            self.tree.start(self._shown[uid], uid, files=(), began_seconds=runs[uid] + 0.5)
         return Processes(self.tree.root).scan()
 
     def hide_processes(self) -> None:

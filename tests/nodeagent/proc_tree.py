@@ -42,7 +42,7 @@ class ProcTree:
         files: Iterable[str] = ("/dev/null",),
         state: str = "S",
         threads: int = 1,
-        began_seconds: int = 0,
+        began_seconds: float = 0,
     ) -> None:
         """`pod_uid` as the API has it; none: a process of the host."""
         folder = self.root / str(pid)
@@ -51,7 +51,7 @@ class ProcTree:
         names = {"uid": pod_uid, "systemd": pod_uid.replace("-", "_"), "container": f"{pid:064x}"}
         (folder / "cgroup").write_text(text.format(**names) + "\n")
         (folder / "cmdline").write_bytes(program.encode() + b"\0")
-        fields = [state, *["0"] * 16, str(threads), "0", str(began_seconds * 100), *["0"] * 30]
+        fields = [state, *["0"] * 16, str(threads), "0", str(int(began_seconds * 100)), *["0"] * 30]
         (folder / "stat").write_text(f"{pid} ({program[:15]}) {' '.join(fields)}\n")
         for number, file in enumerate(files):
             (folder / "fd" / str(number)).symlink_to(file)

@@ -47,7 +47,8 @@ def read_no_claims(patch: pytest.MonkeyPatch) -> None:
 
 def believe_the_watch(patch: pytest.MonkeyPatch) -> None:
     def judge(book: EndBook, gone: Iterable[Gone], pods: ObservedPods, *arguments: Any, **how: Any) -> Ends:
-        return replace(own(book, gone, pods, *arguments, **how), confirmed=frozenset(pod.uid for pod in pods.pods))
+        found = own(book, gone, pods, *arguments, **how)
+        return replace(found, stale=frozenset(), strangers="") if found.stale else found
 
     own = EndBook.judge
     patch.setattr(EndBook, "judge", judge)
@@ -73,6 +74,11 @@ FOUND: dict[str, tuple[SwitchOff, str, str]] = {
     "replaced while the watch stands still": (
         believe_the_watch,
         "pod, round, pods are late, pod is replaced, plan, round, minute, rounds",
+        "are gone",
+    ),
+    "replaced before the agent saw it": (
+        believe_the_watch,
+        "pod, agent restarts, pods are late, pod is replaced, round, minute, plan, rounds",
         "are gone",
     ),
     "held by a claim": (read_no_claims, "claim, plan, rounds", "are gone"),

@@ -47,7 +47,7 @@ def bound_and_running(world: World, resource: str) -> Key:
     key = bound(world, resource, "runs")
     world.pods[key]["status"] = started()
     world.kubelet.known.add(key)
-    world.running[key] = RunningIds.of(world.pods[key]["metadata"]["uid"], [])
+    world.running[key] = RunningIds.of(world.pods[key]["metadata"]["uid"], [], world.clock.now)
     return key
 
 

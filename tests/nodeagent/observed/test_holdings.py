@@ -263,22 +263,14 @@ def test_one_that_lists_another_device_shows_another_pod(memory: Memory) -> None
 
 
 @pytest.mark.parametrize(
-    ("strangers", "living", "confirmed", "seconds"),
-    [
-        ("", True, ["u1"], PATIENCE),
-        ("", True, ["u2"], None),
-        (None, True, [], 10 + SLACK),
-        ("a process", True, ["u1"], None),
-        ("", False, ["u9"], None),
-    ],
+    ("strangers", "living", "seconds"),
+    [("", True, PATIENCE), (None, True, 10 + SLACK), ("a process", True, None), ("", False, None)],
 )
-def test_the_earlier_pod_may_run_on(
-    memory: Memory, strangers: str | None, living: bool, confirmed: list[str], seconds: float | None
-) -> None:
+def test_the_earlier_pod_may_run_on(memory: Memory, strangers: str | None, living: bool, seconds: float | None) -> None:
     """By its own grace where only time tells; for ever while a witness says so, or where it is gone."""
     memory.see(pod(grace_seconds=10), listed=lists("p", A))
     memory.see(pod(grace_seconds=10), listed=lists("p", B), end=ends(strangers=strangers))
-    end = ends(strangers=strangers, confirmed=frozenset(confirmed))
+    end = ends(strangers=strangers)
     later = [pod(grace_seconds=10)] if living else [pod("u9", "other")]
     shown = lists("p", B) if living else Listed()
     if seconds is not None:
@@ -376,14 +368,15 @@ def test_an_answered_allocate_is_doubted_until_its_pod_is_observed(memory: Memor
 @pytest.mark.parametrize(
     ("fields", "over"),
     [
-        ({}, True),
+        ({"end": ends(stale=frozenset())}, True),
+        ({}, False),
         ({"end": ends(strangers=None)}, True),
         ({"end": ends(strangers="a process of a pod that nothing knows")}, False),
-        ({"listed": lists("new", A)}, False),
-        ({"listed": SILENT}, False),
-        ({"synced": False}, False),
+        ({"listed": lists("new", A), "end": ends(stale=frozenset())}, False),
+        ({"listed": SILENT, "end": ends(stale=frozenset())}, False),
+        ({"synced": False, "end": ends(stale=frozenset())}, False),
     ],
-    ids=["nothing came", "by time", "a stranger", "listed", "no list", "no pods"],
+    ids=["nothing came", "not asked", "by time", "a stranger", "listed", "no list", "no pods"],
 )
 def test_a_pod_that_never_came_is_doubted_for_as_long_as_it_could_come(
     memory: Memory, fields: dict[str, object], over: bool

@@ -19,7 +19,7 @@ def test_no_pod_gets_it_and_no_container_starts_with_it_while_a_process_is_left(
     world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
     world.settle()
     message = world.gpu_status()["message"]
-    assert "process 5001 (python, since 1970-01-12T13:46:40Z) is left of pod default/p1, which is gone: no" in message
+    assert "process 5001 (python, since 1970-01-12T14:03:22Z) is left of pod default/p1, which is gone: no" in message
     late = world.pod(THREE)
     assert world.running[late] != (device,)
 

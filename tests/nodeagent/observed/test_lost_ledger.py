@@ -83,7 +83,7 @@ def test_a_container_that_starts_again_goes_on_once_its_pod_is_known_as_the_only
         world.restart()
     for _ in range(3):
         world.end_container(holder)
-        world.waiting[holder] = RunningIds.of(uid, [device])
+        world.waiting[holder] = RunningIds.of(uid, [device], world.clock.now)
         world.wait(5)
         assert world.running[holder] == (device,)
 

@@ -1,4 +1,4 @@
-"""Pods on the node of one that was deleted by force, and whose process is stuck for hours: what is theirs does not wait."""
+"""Pods on the node of one that was deleted by force, and whose process hangs: what is theirs does not wait for it."""
 
 import pytest
 

@@ -18,7 +18,6 @@ from controller.api.nodes import read_node
 from controller.api.pods import read_pod
 from controller.api.reading import Unreadable
 from controller.api.storage import (
-    OF_PODS_OWN,
     read_claim,
     read_device_class,
     read_namespace,
@@ -36,6 +35,8 @@ Json = Mapping[str, Any]
 View = TypeVar("View")
 Verdicts = Mapping[str, Mapping[str, tuple[str, ...]]]
 _GZIP = b"\x1f\x8b"
+OF_PODS_OWN = ("ReplicationController", "ReplicaSet", "StatefulSet")
+"""Kinds whose selector the scheduler takes for default constraints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,6 @@ DRA_DRIVER = "gpu.nvidia.com"
 """NVIDIA's, for GPUs."""
 OF_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 """With a DeviceClass's name, the extended resource that it serves without naming any (`implicit` since 1.34)."""
-OF_PODS_OWN = ("ReplicationController", "ReplicaSet", "StatefulSet")
-"""Kinds whose selector the scheduler takes for default constraints."""
 
 
 def read_namespace(raw: Raw) -> dict[str, str] | Unreadable:

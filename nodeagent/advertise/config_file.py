@@ -8,7 +8,7 @@ could bring an id back after it was confirmed gone.
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,7 +161,7 @@ class ConfigFile:
             return False
         write_config(self._files, config)
         self.config, self._exists = config, True
-        listed = _as_text(counts(config))
+        listed = ", ".join(f"{count} {resource}" for resource, count in counts(config).items()) or "nothing"
         if self._change_log.is_new(listed, "counts"):
             log.info("advertised to the kubelet from now on: %s", listed, extra=fields(config=config.hash))
         return True
@@ -177,7 +177,3 @@ def _changed_ns(path: Path) -> int | None:
         return path.stat().st_mtime_ns
     except OSError:
         return None
-
-
-def _as_text(amounts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {resource}" for resource, count in amounts.items()) or "nothing"

@@ -19,7 +19,6 @@ from nodeagent.durations import Durations
 from nodeagent.handover.config import DeviceListStrategy, PluginConfig
 from nodeagent.hardware.driver import GpuInstance, ObservedGpu
 from nodeagent.observation import Observation
-from nodeagent.observed.node import ObservedNode
 
 PATIENCE_SECONDS = 60.0
 """NVIDIA's toolkit needs some time to write the files of a new driver, and the device plugin to start."""
@@ -60,7 +59,7 @@ class ContainerDelivery:
         publisher: SpecificationPublisher,
         *,
         strategy: DeviceListStrategy,
-        containerd: Callable[[], Mapping[str, bool]],
+        containerd: Callable[[], Mapping[str, bool | None]],
         host_devices: HostDevices | None = None,
         clock: Callable[[], float],
     ) -> None:
@@ -80,7 +79,8 @@ class ContainerDelivery:
             published = self._publish(config, observation, without=_ids(doomed))
         missing: Mapping[str, str] = {}  # by environment variable the file is kept only for containers that have a name
         if strategy is DeviceListStrategy.CDI_CRI:
-            why = self._unsupported(observation.readings.node)
+            node = observation.readings.node
+            why = why_no_cdi(node.container_runtime, node.kubelet_version, self._containerd()) if node else ""
             missing = dict.fromkeys((device.id for device in config.devices), why) if why else published.missing
             note = published.problem
         if self._host_devices is not None:
@@ -96,9 +96,6 @@ class ContainerDelivery:
             overdue=overdue,
             waits=bool(missing) and not overdue,
         )
-
-    def _unsupported(self, node: ObservedNode | None) -> str:
-        return why_no_cdi(node.container_runtime, node.kubelet_version, self._containerd()) if node is not None else ""
 
     def _publish(self, config: PluginConfig, observation: Observation, *, without: Collection[str]) -> Published:
         by_uuid = {gpu.uuid: gpu for gpu in observation.gpus}

@@ -38,10 +38,6 @@ class DeviceNumbers:
     problems: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
     """Why not every capability of one GPU could be read, by its minor."""
 
-    def why_unknown(self, gpu_minor: int) -> str:
-        """Why a capability of this GPU may be absent here although the driver has it."""
-        return self.problem or self.problems.get(gpu_minor, "")
-
     def major(self, name: str) -> int | None:
         """As /proc/devices has it."""
         return self.majors.get(name, self.majors.get(_EARLIER_NAMES.get(name, "")))

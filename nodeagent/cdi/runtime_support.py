@@ -6,11 +6,15 @@ GPU: so nothing is advertised there. Sources: KEP-4009 (kubelet), the documentat
 for `read_containerd`, which only reads.
 """
 
+import fnmatch
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from nodeagent.handover.host_paths import on_host
 
 CONFIGS = (
     Path("/var/lib/rancher/k3s/agent/etc/containerd/config.toml"),
@@ -20,6 +24,8 @@ CONFIGS = (
 )
 """Where k3s, RKE2, MicroK8s and containerd's packages have it. The last may be there next to one of the others, for
 Docker's own containerd."""
+CONF_D = ["conf.d/*.toml"]
+"""Imported by the default of NVIDIA's toolkit and of containerd 2."""
 FIRST_KUBELET = (1, 29)
 """DevicePluginCDIDevices is on by default from here on."""
 FIRST_CRIO = (1, 28)
@@ -30,7 +36,7 @@ OR_ENVVAR = (
 )
 
 
-def why_no_cdi(runtime: str, kubelet: str, containerd: Mapping[str, bool]) -> str:
+def why_no_cdi(runtime: str, kubelet: str, containerd: Mapping[str, bool | None]) -> str:
     """`runtime` and `kubelet` as in `status.nodeInfo`; `containerd` is what its files set, by name."""
     if (version := _version(kubelet)) and version < FIRST_KUBELET:
         return f"kubelet {kubelet} does not pass CDI devices on: upgrade it to 1.29 or later, {OR_ENVVAR}"
@@ -46,52 +52,54 @@ def why_no_cdi(runtime: str, kubelet: str, containerd: Mapping[str, bool]) -> st
     return ""
 
 
-def _why_not_containerd(text: str, version: tuple[int, int], files: Mapping[str, bool]) -> str:
+def _why_not_containerd(text: str, version: tuple[int, int], files: Mapping[str, bool | None]) -> str:
     if version < FIRST_CONTAINERD:
         return f"containerd {text} drops CDI devices without an error: upgrade it to 2.0 or later, {OR_ENVVAR}"
-    off = [path for path, on in files.items() if not on]
-    # A later file wins over an earlier one.
-    last = list(files.values())[-1] if files else version >= FIRST_CONTAINERD_BY_DEFAULT
-    if last:
+    by_default = version >= FIRST_CONTAINERD_BY_DEFAULT
+    # A later file wins over an earlier one; up to 1.7 its section does as a whole, also where it says nothing.
+    said = [(path, on) for path, on in files.items() if on is not None or not by_default]
+    path, on = said[-1] if said else ("", by_default)
+    if on:
         return ""
-    if off:
-        return f"CDI is off in containerd {text}: set enable_cdi = true in its {off[-1]} and restart it, {OR_ENVVAR}"
-    return (
-        f"containerd {text} has CDI off by default, and no file that the agent sees turns it on: set enable_cdi = true "
-        f"in its CRI plugin's section and restart it, upgrade it to 2.0 or later, {OR_ENVVAR}"
-    )
+    where = path or "CRI plugin's section, since no file that the agent sees turns it on, or upgrade it to 2.0 or later"
+    return f"CDI is off in containerd {text}: set enable_cdi = true in its {where}, and restart it, {OR_ENVVAR}"
 
 
-def read_containerd(root: Path, configs: Sequence[Path] = CONFIGS) -> dict[str, bool]:
+def read_containerd(root: Path, configs: Sequence[Path] = CONFIGS) -> dict[str, bool | None]:
     """What the first of these files that is there, below the node's root, and those that it imports say of
-    `enable_cdi`, by path and in the order in which containerd reads them."""
-    for config in configs:
-        document = _document(root, config)
-        if document is not None:
-            paths = (path for pattern in _imports(document) for path in _matching(root, config.parent / pattern))
-            found = {path: list(_settings(_document(root, path) or {})) for path in (config, *paths)}
-            return {str(path): values[-1] for path, values in found.items() if values}
-    return {}
+    `enable_cdi`, by path and in the order in which containerd reads them; None: nothing, in a section of its plugin."""
+    found: dict[str, bool | None] = {}
+    pending = [path for path in configs if _document(root, path) is not None][:1]
+    for path in pending:
+        document = _document(root, path) or {}
+        imports = document.get("imports", CONF_D if path == pending[0] else ())
+        patterns = (
+            (path.parent / each for each in imports if isinstance(each, str)) if isinstance(imports, list) else ()
+        )
+        pending += [each for pattern in patterns for each in _matching(root, pattern) if each not in pending]
+        plugins = document.get("plugins")
+        section = isinstance(plugins, Mapping) and any(name.endswith("cri") for name in plugins)
+        said: list[bool | None] = [*_settings(document)] or [None] * section
+        if said:
+            found[str(path)] = said[-1]
+    return found
 
 
 def _document(root: Path, path: Path) -> Mapping[str, Any] | None:
     try:
-        return tomllib.loads((root / str(path).lstrip("/")).read_text(encoding="utf-8"))
+        return tomllib.loads(on_host(root, path).read_text(encoding="utf-8"))
     except OSError:
         return None
     except ValueError:
         return {}  # containerd itself does not start with a file that it cannot read
 
 
-def _imports(document: Mapping[str, Any]) -> list[str]:
-    """By the default of NVIDIA's toolkit and of containerd 2 also the folder conf.d next to the file."""
-    given = document.get("imports")
-    return [pattern for pattern in given if isinstance(pattern, str)] if isinstance(given, list) else ["conf.d/*.toml"]
-
-
 def _matching(root: Path, pattern: Path) -> list[Path]:
-    folder = root / str(pattern.parent).lstrip("/")
-    return [pattern.parent / path.name for path in sorted(folder.glob(pattern.name))]
+    try:
+        names = os.listdir(on_host(root, pattern.parent))
+    except (OSError, ValueError):
+        return []
+    return [pattern.parent / name for name in sorted(fnmatch.filter(names, pattern.name))]
 
 
 def _settings(node: Mapping[str, Any]) -> Iterator[bool]:

@@ -140,7 +140,7 @@ def _capability_nodes(device: Device, gpu: ObservedGpu, numbers: DeviceNumbers) 
         if minor is None:
             which = f"GPU instance {instance.id}" + ("" if key[2] is None else f", compute instance {key[2]}")
             absent = f"the driver shows no capability file for {which} of GPU {gpu.index}"
-            return numbers.why_unknown(gpu.minor) or absent
+            return numbers.problem or numbers.problems.get(gpu.minor) or absent
         nodes.append(device_node(f"/dev/nvidia-caps/nvidia-cap{minor}", major, minor))
     return nodes
 

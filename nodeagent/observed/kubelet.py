@@ -24,10 +24,10 @@ from kube.kubelet_api import podresources_pb2 as messages
 from kube.kubelet_api.allocatable import ids_by_resource, pod_resources
 from kube.kubelet_api.paths import KubeletPaths
 from nodeagent.handover.files import Identity, identity
+from nodeagent.handover.host_paths import on_host
 from nodeagent.handover.rival_sockets import driver_sockets, rival_sockets
 from nodeagent.hardware.gpu_ids import DRA_DRIVER, KNOWN, GpuResources
 from nodeagent.observed.claim_records import Claimed, claimed_devices, of_driver, of_kubelet
-from nodeagent.observed.host_paths import on_host
 
 log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0

@@ -79,13 +79,13 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
     """Read a Node of the API."""
     status = raw.get("status") or {}
     labels = raw["metadata"].get("labels") or {}
-    info = status.get("nodeInfo") or {}
+    info, amounts = status.get("nodeInfo") or {}, status.get("allocatable") or {}
     return ObservedNode(
         name=raw["metadata"]["name"],
         uid=raw["metadata"].get("uid", ""),
         boot_id=info.get("bootID", ""),
         version=raw["metadata"].get("resourceVersion", ""),
-        allocatable=_amounts(status.get("allocatable")),
+        allocatable={name: to_int(text) for name, text in sorted(amounts.items()) if classify(name) is not None},
         taints=(raw.get("spec") or {}).get("taints") or (),
         changing=has_taint(raw, TAINT_CHANGING),
         ours=enablement(labels).mode is not None or labels.get(LABEL_NODE_AGENT) == "true",
@@ -100,7 +100,3 @@ def parse_node(raw: Mapping[str, Any]) -> ObservedNode:
         container_runtime=info.get("containerRuntimeVersion", ""),
         kubelet_version=info.get("kubeletVersion", ""),
     )
-
-
-def _amounts(raw: Mapping[str, Any] | None) -> dict[str, int]:
-    return {name: to_int(text) for name, text in sorted((raw or {}).items()) if classify(name) is not None}

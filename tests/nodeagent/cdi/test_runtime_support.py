@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.cdi.runtime_support import read_containerd, why_no_cdi
 
-NONE: Mapping[str, bool] = {}
+NONE: Mapping[str, bool | None] = {}
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,13 @@ NONE: Mapping[str, bool] = {}
         ("containerd://2.1.4-k3s2", "v1.33.1+k3s1", NONE, ""),
         ("containerd://2.2.9", "v1.36.3", {"/c": False}, "set enable_cdi = true in its /c"),
         ("containerd://2.2.9", "v1.36.3", {"/c": False, "/d": True}, ""),
-        ("containerd://1.7.28", "v1.30.14", NONE, "off by default, and no file that the agent sees"),
+        ("containerd://1.7.28", "v1.30.14", NONE, "since no file that the agent sees turns it on"),
         ("containerd://1.7.28", "v1.30.14", {"/c": True}, ""),
         ("containerd://1.7.28", "v1.30.14", {"/c": True, "/d": False}, "set enable_cdi = true in its /d"),
+        ("containerd://1.7.28", "v1.30.14", {"/c": True, "/d": None}, "set enable_cdi = true in its /d"),
+        ("containerd://2.1.4", "v1.30.14", {"/c": True, "/d": None}, ""),
+        ("containerd://2.1.4", "v1.30.14", {"/c": False, "/d": None}, "set enable_cdi = true in its /c"),
+        ("containerd://2.1.4", "v1.30.14", {"/c": None}, ""),
         ("containerd://1.6.20", "v1.30.14", {"/c": True}, "containerd 1.6.20 drops CDI devices without an error"),
         ("cri-o://1.30.2", "v1.30.14", NONE, ""),
         ("cri-o://1.27.0", "v1.30.14", NONE, "upgrade it to 1.28"),
@@ -30,7 +34,7 @@ NONE: Mapping[str, bool] = {}
         ("", "", NONE, ""),
     ],
 )
-def test_runtime(runtime: str, kubelet: str, containerd: Mapping[str, bool], reason: str) -> None:
+def test_runtime(runtime: str, kubelet: str, containerd: Mapping[str, bool | None], reason: str) -> None:
     found = why_no_cdi(runtime, kubelet, containerd)
     assert (reason in found) if reason else found == ""
     assert not reason or "deviceListStrategy: envvar" in found
@@ -92,3 +96,50 @@ def test_a_file_that_is_named_is_the_only_one(tmp_path: Path) -> None:
     write(tmp_path, "/data/rke2/config.toml", ON)
     assert read_containerd(tmp_path, (Path("/data/rke2/config.toml"),)) == {"/data/rke2/config.toml": True}
     assert read_containerd(tmp_path, (Path("/not/there.toml"),)) == {}
+
+
+MIRRORS = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".registry]\nconfig_path = "/etc/containerd/certs.d"\n'
+
+
+def test_up_to_1_7_a_file_that_is_imported_replaces_the_plugins_whole_section(tmp_path: Path) -> None:
+    """containerd#5837: a drop-in with the mirrors of a registry turns CDI off, and pods would run without a GPU."""
+    write(tmp_path, ETC, 'imports = ["/etc/containerd/conf.d/*.toml"]\n' + ON)
+    write(tmp_path, "/etc/containerd/conf.d/mirrors.toml", MIRRORS)
+    found = read_containerd(tmp_path)
+    assert "in its /etc/containerd/conf.d/mirrors.toml" in why_no_cdi("containerd://1.7.28", "v1.30.14", found)
+    assert why_no_cdi("containerd://2.0.5", "v1.30.14", found) == ""
+
+    write(tmp_path, "/etc/containerd/conf.d/99-nvidia.toml", ON)
+    assert "mirrors.toml" in why_no_cdi("containerd://1.7.28", "v1.30.14", read_containerd(tmp_path))
+    write(tmp_path, "/etc/containerd/conf.d/nvidia.toml", ON)
+    assert why_no_cdi("containerd://1.7.28", "v1.30.14", read_containerd(tmp_path)) == ""
+
+
+def test_an_imported_file_imports_others_after_it_and_none_by_default(tmp_path: Path) -> None:
+    write(tmp_path, ETC, 'imports = ["a.toml", "z.toml"]\n')
+    write(tmp_path, "/etc/containerd/a.toml", f'imports = ["/opt/b.toml", "config.toml"]\n{ON}')
+    write(tmp_path, "/opt/b.toml", ON)
+    write(tmp_path, "/etc/containerd/z.toml", OFF)
+    write(tmp_path, "/etc/containerd/conf.d/99-nvidia.toml", OFF)
+    assert list(read_containerd(tmp_path).items()) == [
+        ("/etc/containerd/a.toml", True),
+        ("/etc/containerd/z.toml", False),
+        ("/opt/b.toml", True),
+    ]
+
+
+def test_a_folder_that_was_moved_to_another_disk_is_found_through_its_link(tmp_path: Path) -> None:
+    """Such a link is absolute: followed from the root of the agent's container it leads nowhere."""
+    write(tmp_path, f"/data{K3S.removeprefix('/var/lib')}", 'imports = ["more/*.toml"]\n')
+    write(tmp_path, f"/data{Path(K3S).parent.as_posix().removeprefix('/var/lib')}/more/a.toml", ON)
+    (tmp_path / "var/lib").mkdir(parents=True)
+    (tmp_path / "var/lib/rancher").symlink_to("/data/rancher")
+    assert list(read_containerd(tmp_path).values()) == [True]
+
+
+@pytest.mark.parametrize("imports", ["5", "['[']", "['**/x']", "['/']", "['']", "['conf.d/**.toml']", "['\\u0000']"])
+def test_an_odd_import_ends_no_pass(tmp_path: Path, imports: str) -> None:
+    write(tmp_path, ETC, f"imports = {imports}\n{ON}")
+    write(tmp_path, "/etc/containerd/conf.d/a.toml", OFF)
+    expected = [True, False] if "conf.d" in imports else [True]
+    assert list(read_containerd(tmp_path).values()) == expected

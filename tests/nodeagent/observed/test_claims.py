@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kube.kubelet_api.paths import KubeletPaths
+from nodeagent.handover.host_paths import on_host
 from nodeagent.handover.rival_sockets import driver_sockets
 from nodeagent.hardware.driver import ComputeInstance, GpuInstance, ObservedGpu
 from nodeagent.observed.claims import located
-from nodeagent.observed.host_paths import on_host
 from nodeagent.observed.kubelet import CheckpointEntry, Kubelet
 from nodeagent.observed.usage import Usage
 from partitioning.layouts import Instance

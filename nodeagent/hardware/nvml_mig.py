@@ -220,6 +220,8 @@ def _profile(handle: Any, nvml_index: int, info: Any) -> ProfileSpec:
     NVML.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, None, ctypes.byref(count))
     places = (NVML.c_nvmlGpuInstancePlacement_t * max(believed(count.value, "placements"), 1))()
     NVML.nvmlDeviceGetGpuInstancePossiblePlacements(handle, info.id, places, ctypes.byref(count))
+    found = places[: believed(count.value, "placements")]
+    believed(max((place.start + place.size for place in found), default=0), "memory slices", ROOM)
     return ProfileSpec(
         name=of_form(str(info.name).removeprefix("MIG "), PROFILE_NAME, "the name of a MIG profile"),
         profile_id=int(info.id),
@@ -229,5 +231,5 @@ def _profile(handle: Any, nvml_index: int, info: Any) -> ProfileSpec:
         memory_mib=int(info.memorySizeMB),
         sm_count=int(info.multiprocessorCount),
         max_instances=int(info.instanceCount),
-        starts=tuple(sorted(int(places[n].start) for n in range(believed(count.value, "placements")))),
+        starts=tuple(sorted(int(place.start) for place in found if place.size)),
     )

@@ -324,6 +324,30 @@ def test_a_placement_that_the_schema_does_not_know_costs_one_gpu(
     check(world)
 
 
+@pytest.mark.parametrize(("start", "size"), [(2**31, 4), (ABSURD, ABSURD), (0, 2**31), (0, 0), (2**31, 0)])
+def test_an_absurd_place_of_a_profile_costs_one_gpu(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, start: int, size: int
+) -> None:
+    """A mask with a bit for each slice up to it would take all the memory of the node."""
+    world = make_world(cut(("3g.40gb", 0)), cut(("3g.40gb", 0)))
+    real = NVML.nvmlDeviceGetGpuInstancePossiblePlacements
+
+    def absurd(handle: Any, profile: int, array: Any, count: Any) -> None:
+        real(handle, profile, array, count)
+        for place in array or ():
+            place.start, place.size = start, size
+
+    of_gpu(world.gpu(0).uuid, monkeypatch, "nvmlDeviceGetGpuInstancePossiblePlacements", absurd)
+    world.restart()
+    world.apply(mig(0, "3g.40gb*2"), mig(1, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.found(0)[0] == "Failed"
+    assert world.found(1) == ("Ready", "Confirmed")
+    check(world)
+
+
 NEEDED = {
     "nvmlDeviceGetMemoryInfo": "does not report how much memory",
     "nvmlDeviceGetCudaComputeCapability": "",

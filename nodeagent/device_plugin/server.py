@@ -21,7 +21,7 @@ from kube.kubelet_api import deviceplugin_pb2 as pb
 from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api.paths import HEALTHY, MAX_SOCKET_PATH_BYTES, UNHEALTHY, unix_target
 from nodeagent.device_plugin.allocate import container_answer, preferred
-from nodeagent.device_plugin.device_lists import DeviceLists, Listing, RefusedAllocate
+from nodeagent.device_plugin.device_lists import DeviceLists, RefusedAllocate
 from nodeagent.device_plugin.doubts import Doubts
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.device_plugin.mps_health import MpsHealth
@@ -30,7 +30,7 @@ from nodeagent.handover.config import DeviceKind
 log = logging.getLogger(__name__)
 
 WORKERS = 32  # of one socket; a stream holds one for as long as it is open
-MAX_WAITING = 16  # of them, in PreStartContainer: an Allocate must always find one
+MAX_STARTING = 24  # of them, in PreStartContainer: an Allocate and the liveness probe must always find one
 WAITING_POLL_SECONDS = 0.1
 UNSENT = -1
 SERIAL_HEX_DIGITS = 8
@@ -72,7 +72,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         self.last_ended = float("-inf")  # monotonic, of the latest stream
         self._lists, self._ledger, self._mps_health, self._mps_root = lists, ledger, mps_health, mps_root
         self._on_change, self._read_only_pipes, self._doubts = on_change, read_only_pipes, doubts
-        self._patience_seconds, self._waiting = patience_seconds, threading.BoundedSemaphore(MAX_WAITING)
+        self._patience_seconds, self._starting = patience_seconds, threading.BoundedSemaphore(MAX_STARTING)
         self._lock = threading.Lock()
         self._streams: list[Stream] = []
 
@@ -101,7 +101,9 @@ class ResourceServer(rpc.DevicePluginServicer):
         self._on_change()
         number = UNSENT
         while (listing := self._lists.next_listing(self.resource, number, stream.over.is_set)) is not None:
-            yield _list_message(listing)
+            # No topology: an empty one would hide the device from GetAllocatableResources.
+            devices = [pb.Device(ID=id_, health=HEALTHY if healthy else UNHEALTHY) for id_, healthy in listing.devices]
+            yield pb.ListAndWatchResponse(devices=devices)
             # gRPC requests more only after it has handed the message to the socket.
             number = stream.sent = listing.number
             self._on_change()
@@ -145,7 +147,13 @@ class ResourceServer(rpc.DevicePluginServicer):
     def PreStartContainer(
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
-        if why := self._why_not_yet(request.devices_ids, context):
+        why = "as many other containers start as can be looked at, or the node's disk does not answer"
+        if self._starting.acquire(blocking=False):
+            try:
+                why = self._why_not_yet(request.devices_ids, context)
+            finally:
+                self._starting.release()
+        if why:
             context.abort(grpc.StatusCode.UNAVAILABLE, f"{why}. This is tried again.")
         return pb.PreStartContainerResponse()
 
@@ -168,14 +176,8 @@ class ResourceServer(rpc.DevicePluginServicer):
     def _shared(self, ids: Collection[str], context: grpc.ServicerContext) -> str:
         """The first one that an earlier pod may still have when the agent has had a moment to look."""
         until = time.monotonic() + self._patience_seconds
-        shared = self._doubts.shared(ids)
-        if shared and self._waiting.acquire(blocking=False):
-            try:
-                while shared and context.is_active() and time.monotonic() < until:
-                    time.sleep(WAITING_POLL_SECONDS)
-                    shared = self._doubts.shared(ids)
-            finally:
-                self._waiting.release()
+        while (shared := self._doubts.shared(ids)) and context.is_active() and time.monotonic() < until:
+            time.sleep(WAITING_POLL_SECONDS)
         return shared
 
     def _record(self, ids: list[str], context: grpc.ServicerContext) -> None:
@@ -232,10 +234,3 @@ class Endpoint:
         for left in self._directory.glob(socket_name(self.server.resource, "*")):
             if left.name == socket_name(self.server.resource, left.stem[-SERIAL_HEX_DIGITS:]):
                 left.unlink(missing_ok=True)
-
-
-def _list_message(listing: Listing) -> pb.ListAndWatchResponse:
-    # No topology: an empty one would hide the device from GetAllocatableResources.
-    return pb.ListAndWatchResponse(
-        devices=[pb.Device(ID=id_, health=HEALTHY if healthy else UNHEALTHY) for id_, healthy in listing.devices]
-    )

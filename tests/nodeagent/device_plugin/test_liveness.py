@@ -18,6 +18,7 @@ from kube.kubelet_api import deviceplugin_pb2_grpc as rpc
 from kube.kubelet_api.paths import unix_target
 from kube.kubelet_api.plugin_socket import answers
 from nodeagent.device_plugin.liveness import Liveness
+from nodeagent.device_plugin.server import WORKERS
 from sandbox.ports import LOOPBACK, HeldPort
 from tests.clock import Clock
 from tests.nodeagent.device_plugin.conftest import PluginNode, Start
@@ -165,6 +166,33 @@ def test_a_plugin_whose_kubelet_is_gone_and_whose_disk_hangs_lives(
         assert liveness.problems() == []
     finally:
         node.files.seen_free.rename(node.root / "released")
+        os.close(os.open(node.root / "released", os.O_RDWR | os.O_NONBLOCK))
+
+
+@pytest.mark.parametrize("hangs", ["the ledger", "what the agent says"])
+def test_a_plugin_lives_whose_disk_hangs_while_more_containers_start_than_it_has_workers(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, hangs: str
+) -> None:
+    """The kubelet tries each again, and what waits for the disk is never done with it."""
+    service = start_plugin().service
+    node.load(ALL)
+    for _ in range(2):
+        kubelet.rows.clear()
+        kubelet.allocate(MIG, ids={mig(0).id})
+    plugin = kubelet.resources[MIG].newest.plugin
+    file = node.files.seen_free
+    if hangs == "the ledger":
+        file = node.files.directory / f".{node.files.ledger.name}.tmp"
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    try:
+        starts = pb.PreStartContainerRequest(devices_ids=[mig(1 if hangs == "the ledger" else 0).id])
+        calls = [plugin.PreStartContainer.future(starts, timeout=0.5) for _ in range(2 * WORKERS)]
+        codes = {call.code() for call in calls}
+        assert codes == {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}
+        assert all(answers(path, timeout_seconds=20.0) for path in service.sockets())
+    finally:
+        file.rename(node.root / "released")
         os.close(os.open(node.root / "released", os.O_RDWR | os.O_NONBLOCK))
 
 

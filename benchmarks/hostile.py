@@ -17,6 +17,7 @@ from unittest.mock import patch
 from benchmarks.instances import MIXES, instance
 from controller.gc_pause import collector_paused
 from controller.model.scheduling import (
+    HostPort,
     LabelSelector,
     NodeSelectorTerm,
     PodAffinityTerm,
@@ -134,6 +135,19 @@ def mixtures(pods: int) -> list[PodView]:
     ]
 
 
+def own_resources(pods: int) -> list[PodView]:
+    """Each requests something that no node has, and no other pod requests."""
+    plain = [pod(one) for one in range(pods)]
+    return [replace(one, requests=(*one.requests, (f"odd.example/{one.name}", 1))) for one in plain]
+
+
+def ports(pods: int, number: int) -> list[PodView]:
+    return [
+        replace(pod(one), host_ports=tuple(HostPort(port=1 + (7 * one + port) % 60_000) for port in range(number)))
+        for one in range(pods)
+    ]
+
+
 ROWS: Mapping[str, Row] = {
     "one plain pod": Row(pods=plain),
     "1 pod, 60,000 values": Row(pods=partial(values, 1, 60_000)),
@@ -147,6 +161,10 @@ ROWS: Mapping[str, Row] = {
     "10,000 pods, gpu-1gb to gpu-79gb, MPS, 500 nodes": Row(
         pods=partial(crowded_sizes, 10_000), nodes=500, serving=500, mix="mps", crowded=True
     ),
+    "10,000 pods, a resource of its own each, 1,000 nodes": Row(
+        pods=partial(own_resources, 10_000), nodes=1_000, serving=1_000
+    ),
+    "500 pods, 200 host ports each": Row(pods=partial(ports, 500, 200), nodes=200, crowded=True),
     "3,000 pods, 1 to 500 slices": Row(pods=partial(counts, 3_000)),
     "1 pod, 5,000 terms NotIn": Row(pods=partial(terms, 5_000, "NotIn"), all_compared=True),
     "3,000 pods, a term NotIn each": Row(pods=partial(unlike, 3_000), all_compared=True),

@@ -92,6 +92,8 @@ class _Able(NamedTuple):
     """Why the others are not."""
     sizes: Set[tuple[int, int]]
     """CPU in milli and memory in bytes that one of those nodes has, empty."""
+    resources: Set[str]
+    """Of which any of them has some, besides these."""
 
 
 def why_unplaced(finished: Finished, out_of_time: Callable[[], bool] = never) -> tuple[Unplaced, ...]:
@@ -233,7 +235,7 @@ class _Explainer:
     def _beyond_empty_nodes(self, needs: Capacity, able: _Able) -> Answer | None:
         if not any(needs.cpu_milli <= cpu and needs.memory_bytes <= memory for cpu, memory in able.sizes):
             return no_large_node(needs, able.sizes)
-        absent = [name for name, _ in needs.other if not any(self._has(node, name) for node in able.nodes)]
+        absent = [name for name, _ in needs.other if name not in able.resources]
         return no_such_resource(absent) if absent else None
 
     def _had_elsewhere(self, assignment: Assignment, able: _Able) -> Answer | None:
@@ -241,14 +243,15 @@ class _Explainer:
         self._effort.spend(assignment.pod, len(able.others) // _GLANCES)
         needs = assignment.needs
         causes = [cause for cause in able.others if self._stocks[cause.node].is_large_enough(needs)]
-        causes = [cause for cause in causes if all(self._has(cause.node, name) for name, _ in needs.other)]
+        causes = [cause for cause in causes if self._resources(cause.node).issuperset(name for name, _ in needs.other)]
         named = self._named(assignment.pod, [cause.node for cause in causes])
         own = [cause for cause in causes if cause.node in named]
         return self._elsewhere(assignment, own, ()) if own else None
 
-    def _has(self, node: int, resource: str) -> bool:
-        """Its plugins have some, or DRA serves it there."""
-        return self._stocks[node].node.capacity[resource] > 0 or self._board.nodes[node].free[resource] > 0
+    def _resources(self, node: int) -> set[str]:
+        """Of which its plugins have some, or DRA serves it there."""
+        had = (*self._stocks[node].node.capacity.other, *self._board.nodes[node].free.other)
+        return {name for name, amount in had if amount > 0}
 
     def _refused(self, assignment: Assignment, refusals: Mapping[int, str]) -> Answer | None:
         """Filters that read other pods keep it off all nodes, or off all that have room."""
@@ -332,7 +335,7 @@ class _Explainer:
             rest = sorted(set(able).difference(meant))
             others = [cause for node in rest for cause in causes_of(self._stocks[node], node, wants)]
             sizes = {(one.cpu_milli, one.memory_bytes) for one in (self._stocks[node].node.capacity for node in meant)}
-            found = self._able[wants] = _Able(meant, others, sizes)
+            found = self._able[wants] = _Able(meant, others, sizes, set().union(*map(self._resources, meant)))
         return found
 
     def _filtered(self, assignment: Assignment, nodes: Sequence[int], named: Set[int]) -> Answer:

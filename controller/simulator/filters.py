@@ -121,7 +121,7 @@ def node_refusal(plugin: str, pod: PodView, node: NodeView, given: Assumptions) 
 def room_refusal(plugin: str, pod: PodView, node: NodeView, usage: Usage, given: Assumptions) -> DoesNotFit | None:
     """One of ROOM_FILTERS."""
     if plugin == "NodePorts":
-        return _PORTS if pod.host_ports and usage.conflicts(pod.host_ports) else None
+        return _PORTS if pod.host_ports and any(usage.conflicting(pod.host_ports)) else None
     capacity = node.capacity
     short = capacity.short_of(needs_of(pod.requests), held=usage.held)
     if not short:

@@ -20,38 +20,35 @@ class Usage:
     """Terminating pods count until they are gone; finished ones must not be added."""
 
     held: Capacity = NOTHING
-    ports: Counter[HostPort] = field(default_factory=Counter)
+    ports: Counter[tuple[str, int, str]] = field(default_factory=Counter)
+    """How often each protocol, port and address is taken, and with '' at any address."""
 
     @classmethod
     def of(cls, pods: Iterable[PodView]) -> "Usage":
         """What these pods request together: all that are bound to one node and not finished."""
         pods = list(pods)
-        ports = Counter(port for pod in pods for port in pod.host_ports)
+        ports = Counter(taken for pod in pods for taken in _taken_by(pod))
         return cls(held=Capacity.total(needs_of(pod.requests) for pod in pods), ports=ports)
 
     def add(self, pod: PodView) -> None:
         self.held += needs_of(pod.requests)
-        if pod.host_ports:
-            self.ports.update(pod.host_ports)
+        self.ports.update(_taken_by(pod))
 
     def remove(self, pod: PodView) -> None:
         self.held -= needs_of(pod.requests)
-        if pod.host_ports:
-            self.ports -= Counter(pod.host_ports)
+        self.ports.subtract(_taken_by(pod))
 
     def copy(self) -> "Usage":
         return Usage(held=self.held, ports=Counter(self.ports))
 
-    def conflicts(self, requested: Iterable[HostPort]) -> bool:
-        return any(True for _ in self.conflicting(requested))
-
     def conflicting(self, requested: Iterable[HostPort]) -> Iterator[HostPort]:
         """Those that are taken: by protocol, port and address, where 0.0.0.0 means every address."""
-        # A pod may have tens of thousands, so they are not compared one with the other.
-        addresses: dict[tuple[str, int], set[str]] = {}
-        for mine in self.ports:
-            addresses.setdefault((mine.protocol, mine.port), set()).add(mine.ip)
+        # A pod may have tens of thousands, and is held against every node: no other one is visited.
         for port in requested:
-            taken = addresses.get((port.protocol, port.port), set())
-            if taken and (port.ip in taken or ANY_ADDRESS in taken or port.ip == ANY_ADDRESS):
+            in_the_way = ("",) if port.ip == ANY_ADDRESS else (port.ip, ANY_ADDRESS)
+            if any(self.ports[port.protocol, port.port, address] > 0 for address in in_the_way):
                 yield port
+
+
+def _taken_by(pod: PodView) -> list[tuple[str, int, str]]:
+    return [(port.protocol, port.port, address) for port in pod.host_ports for address in (port.ip, "")]

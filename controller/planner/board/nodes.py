@@ -32,7 +32,7 @@ class NodeCapacity:
         withheld = self.withheld and any(resource in self.withheld for resource, _ in demand.wants)
         if withheld or (self.overheld and self.lacks(demand)):
             return False
-        return self.free.fits(demand.needs) and not (ports and self.usage.conflicts(ports))
+        return self.free.fits(demand.needs) and not (ports and any(self.usage.conflicting(ports)))
 
     def lacks(self, demand: Demand) -> list[str]:
         """Requested devices that are held by more pods than there are devices."""

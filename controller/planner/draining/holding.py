@@ -46,4 +46,4 @@ def fits_without(
     usage = place.usage.copy()
     for pod in holders:
         usage.remove(pod)
-    return not usage.conflicts(demand.host_ports)
+    return not any(usage.conflicting(demand.host_ports))

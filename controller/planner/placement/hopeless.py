@@ -67,10 +67,15 @@ class _Rooms:
         self._known: dict[tuple[Wants, Hashable], bool] = {}
         self._largest: dict[Wants, list[Capacity]] = {}
         """What the nodes that have the partitions have left besides."""
+        self._most = {name: most for most, name in sorted((a, n) for each in board.nodes for n, a in each.free.other)}
+        """Of each other resource, what the node that has most of it has left."""
 
     def nodes(self, one: Assignment) -> Iterator[int]:
         largest, fits = self._largest.get(one.wants), False
-        # Thousands of pods may need unlike amounts that no node has: once one found none, no node is asked for these.
+        # Thousands of pods may need unlike resources or amounts that no node has: no node is asked for these, or, of
+        # what has to be on one node together, once one pod found none.
+        if any(self._most.get(name, 0) < amount for name, amount in one.needs.other):
+            return
         self.looked += len(largest or ())
         if largest is not None and not any(free.fits(one.needs) for free in largest):
             return

@@ -278,6 +278,41 @@ def test_thousands_of_host_ports_are_not_compared_one_with_the_other() -> None:
     assert reads[1] < 5 * reads[0]
 
 
+def test_a_pod_with_host_ports_costs_the_same_whatever_ports_others_hold_on_its_node() -> None:
+    costs = []
+    for number in (5, 60):
+        holders = [
+            replaced(
+                holder("node-1", name=f"b{one}"), host_ports=tuple(HostPort(port=100 * one + n) for n in range(90))
+            )
+            for one in range(number)
+        ]
+        few, many = (
+            [replaced(pod(f"p{n}", "1g.5gb"), host_ports=(HostPort(port=20_000 + n),)) for n in range(m)]
+            for m in (1, 9)
+        )
+        servers = [server("node-1", mig(), mig(1))]
+        costs.append(
+            steps(cluster(*servers, pods=holders, pending=many)) - steps(cluster(*servers, pods=holders, pending=few))
+        )
+    assert costs[1] <= 1.2 * costs[0]
+
+
+def test_a_further_pod_of_a_resource_that_no_node_has_costs_the_same_on_any_number_of_nodes() -> None:
+    """Each requests another one, so that no answer for one of them is one for another."""
+    costs = []
+    for nodes in (4, 48):
+        servers = [
+            server(f"node-{n:02}", mig(used=[("1g.5gb", 0)]), allocatable={"example.com/some": n}) for n in range(nodes)
+        ]
+        few, many = (
+            [replaced(one, requests=(*one.requests, (f"example.com/of-{one.name}", 1))) for one in pods]
+            for pods in ([pod(f"pod-{n:03}", "1g.5gb") for n in range(count)] for count in (10, 40))
+        )
+        costs.append(calls(cluster(*servers, pending=many)) - calls(cluster(*servers, pending=few)))
+    assert costs[1] <= 1.2 * costs[0]
+
+
 def port_reads(number: int) -> int:
     found = 0
 

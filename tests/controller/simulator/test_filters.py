@@ -159,4 +159,4 @@ def test_usage_forgets_a_pod_that_leaves() -> None:
 
     usage.remove(pending)
 
-    assert (usage.held, dict(usage.ports)) == (Capacity(), {})
+    assert (usage.held, dict(+usage.ports)) == (Capacity(), {})

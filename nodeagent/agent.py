@@ -168,9 +168,11 @@ class Pacing:
     def _unchanged_seconds(self, result: PassResult) -> float:
         """For how long a pass has found the same GPUs, and pods that concern them."""
         pods = tuple(pod for pod in result.observation.pods.pods if pod.concerns_gpus)
-        # Without the messages, in which the number of a process may change in each pass.
-        gpus = tuple((o.index, o.state, o.reason, o.item_hash, o.partitions, o.missing) for o in result.outcomes)
-        found = (gpus, result.release.reason, result.observation.usage, pods)
+        # Without the messages, in which the number of a process may change in each pass, nor the doubt about all
+        # partitions while some pod, of whatever kind, is in the watch and not yet in the kubelet's list.
+        parts = [[(each.partition, each.pod, each.unhealthy) for each in o.partitions] for o in result.outcomes]
+        gpus = tuple((o.index, o.state, o.reason, o.item_hash, o.missing) for o in result.outcomes)
+        found = (gpus, parts, result.release.reason, replace(result.observation.usage, blind=""), pods)
         if found != self._found:
             self._found, self._found_at = found, self._clock()
         return self._clock() - self._found_at

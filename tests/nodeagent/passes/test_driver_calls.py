@@ -11,7 +11,7 @@ from sandbox.driver.abi.registry import Export
 from sandbox.driver.status import Status
 from tests import incidents
 from tests.nodeagent.conftest import MakeWorld, cut
-from tests.nodeagent.items import mig
+from tests.nodeagent.items import mig, started
 from tests.nodeagent.world import World
 
 GPUS, SEVENTHS = 8, [("1g.10gb", start) for start in range(7)]
@@ -59,7 +59,21 @@ def test_a_settled_node_makes_few_calls_in_every_minute(make_world: MakeWorld, c
         calls.clear()
         passes(world, 60)
 
-        assert calls.total() < 600, calls
+    assert calls.total() < 600, calls
+
+
+def test_pods_without_a_gpu_that_come_and_go_cost_no_calls(make_world: MakeWorld, calls: Calls) -> None:
+    """Each is in the watch, and not yet in the kubelet's list, when a pass looks: no use is known then."""
+    world = settled(make_world)
+    passes(world, 60)
+    calls.clear()
+    until, key = world.clock.now + 60, ("", "")
+    while world.clock.now < until:
+        world.pods.pop(key, None)
+        key = world.bind("cpu")
+        world.pods[key]["status"] = started()
+        world.step(world.pass_only())
+    assert calls.total() < 600, calls
 
 
 def test_each_gpu_is_read_in_full_once_a_minute(make_world: MakeWorld, calls: Calls) -> None:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 WORKERS = 32  # of one socket; a stream holds one for as long as it is open
 MAX_STARTING = 24  # of them, in PreStartContainer: an Allocate and the liveness probe must always find one
-WAITING_POLL_SECONDS = 0.1
+POLL_SECONDS = 0.1  # also for room, where many come at once, as at a node's start
 UNSENT = -1
 SERIAL_HEX_DIGITS = 8
 
@@ -148,7 +148,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
         why = "as many other containers start as can be looked at, or the node's disk does not answer"
-        if self._starting.acquire(blocking=False):
+        if self._starting.acquire(timeout=POLL_SECONDS):
             try:
                 why = self._why_not_yet(request.devices_ids, context)
             finally:
@@ -177,7 +177,7 @@ class ResourceServer(rpc.DevicePluginServicer):
         """The first one that an earlier pod may still have when the agent has had a moment to look."""
         until = time.monotonic() + self._patience_seconds
         while (shared := self._doubts.shared(ids)) and context.is_active() and time.monotonic() < until:
-            time.sleep(WAITING_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         return shared
 
     def _record(self, ids: list[str], context: grpc.ServicerContext) -> None:

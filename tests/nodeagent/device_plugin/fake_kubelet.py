@@ -222,8 +222,9 @@ class FakeKubelet(dp_rpc.RegistrationServicer, pr_rpc.PodResourcesListerServicer
     def _save(self) -> None:
         data: Raw = {"PodDeviceEntries": self.rows or None, "RegisteredDevices": {}}
         draft = self.paths.checkpoint.with_name("draft")
-        draft.write_text(json.dumps({"Data": data, "Checksum": zlib.crc32(json.dumps(data).encode())}))
-        draft.replace(self.paths.checkpoint)
+        with self.lock:  # a list may come meanwhile
+            draft.write_text(json.dumps({"Data": data, "Checksum": zlib.crc32(json.dumps(data).encode())}))
+            draft.replace(self.paths.checkpoint)
 
     def _load(self) -> list[Raw]:
         try:

@@ -3,10 +3,13 @@
 import contextlib
 import shutil
 import threading
+from typing import Any
 
 import grpc
 import pytest
 
+from kube.kubelet_api import deviceplugin_pb2 as pb
+from nodeagent.device_plugin.server import MAX_STARTING, ResourceServer
 from nodeagent.handover.config import PluginConfig, read_ledger, read_ledger_mark, write_config
 from nodeagent.handover.seen_free import SeenFree, write_seen_free
 from tests.nodeagent.device_plugin.conftest import PluginNode, Running, Start
@@ -165,6 +168,34 @@ def test_the_answer_comes_within_the_call_where_the_agent_is_quick(
     assert answers == [True]
 
 
+def test_as_many_containers_as_start_with_a_node_start(
+    node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is looked at in a moment, and the kubelet tries one that is refused only after ten seconds."""
+    come, all_have_come = threading.Semaphore(0), threading.Event()
+    start, look = ResourceServer.PreStartContainer, ResourceServer._why_not_yet
+
+    def comes(*arguments: Any) -> Any:
+        come.release()
+        return start(*arguments)
+
+    def looks(*arguments: Any) -> str:
+        all_have_come.wait(20)
+        return look(*arguments)
+
+    monkeypatch.setattr(ResourceServer, "PreStartContainer", comes)
+    monkeypatch.setattr(ResourceServer, "_why_not_yet", looks)
+    start_plugin()
+    node.load(TWO)
+    kubelet.allocate(MIG, ids={"MIG-0"})
+    plugin, request = kubelet.resources[MIG].newest.plugin, pb.PreStartContainerRequest(devices_ids=["MIG-0"])
+    calls = [plugin.PreStartContainer.future(request, timeout=20.0) for _ in range(MAX_STARTING + 4)]
+    for _ in calls:
+        assert come.acquire(timeout=20)
+    all_have_come.set()
+    assert {call.code() for call in calls} == {grpc.StatusCode.OK}
+
+
 def test_calls_that_wait_leave_a_worker_for_an_allocate(
     node: PluginNode, kubelet: FakeKubelet, start_plugin: Start
 ) -> None:
@@ -175,7 +206,7 @@ def test_calls_that_wait_leave_a_worker_for_an_allocate(
     uid = again(kubelet)
 
     def start() -> None:
-        # Those for which there is no room are refused at once, and tried again.
+        # Those for which there is no room are refused, and tried again.
         with contextlib.suppress(grpc.RpcError):
             kubelet.pre_start(MIG, "MIG-0")
 

@@ -8,10 +8,12 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from kube import apply
+from kube.errors import NotFound
 from nodeagent.handover.config import Loaded, read_loaded
 from partitioning.resources import mig_resource, mps_resource_gb
 from sandbox.driver import machine
@@ -39,7 +41,8 @@ def node(machine_node: GpuNode) -> Iterator[GpuNode]:
     for pod in pods:
         for container in machine_node.kubelet.runtime.containers(pod["metadata"]["uid"]):
             machine_node.kubelet.runtime.release(container.container_id)
-        apply.delete(machine_node.cluster.admin, f"{PODS}/{pod['metadata']['name']}", grace_seconds=0)
+        with suppress(NotFound):  # it was being deleted
+            apply.delete(machine_node.cluster.admin, f"{PODS}/{pod['metadata']['name']}", grace_seconds=0)
     eventually(lambda: not apply.get(machine_node.cluster.admin, PODS)["items"], "no pods are left")
 
 

@@ -180,7 +180,7 @@ def test_as_many_containers_as_start_with_a_node_start(
         return start(*arguments)
 
     def looks(*arguments: Any) -> str:
-        all_have_come.wait(20)
+        all_have_come.wait(60)
         return look(*arguments)
 
     monkeypatch.setattr(ResourceServer, "PreStartContainer", comes)
@@ -189,9 +189,9 @@ def test_as_many_containers_as_start_with_a_node_start(
     node.load(TWO)
     kubelet.allocate(MIG, ids={"MIG-0"})
     plugin, request = kubelet.resources[MIG].newest.plugin, pb.PreStartContainerRequest(devices_ids=["MIG-0"])
-    calls = [plugin.PreStartContainer.future(request, timeout=20.0) for _ in range(MAX_STARTING + 4)]
+    calls = [plugin.PreStartContainer.future(request, timeout=60.0) for _ in range(MAX_STARTING + 4)]
     for _ in calls:
-        assert come.acquire(timeout=20)
+        assert come.acquire(timeout=60)
     all_have_come.set()
     assert {call.code() for call in calls} == {grpc.StatusCode.OK}
 

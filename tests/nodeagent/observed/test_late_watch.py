@@ -86,7 +86,7 @@ def is_held_until_it_ends(world: World, device: str, container: tuple[str, str])
 def test_a_pod_that_is_replaced_before_this_agent_saw_it_listed_keeps_its_device(
     world: World, story: str, checkpoint: bool, late_seconds: int
 ) -> None:
-    """The watch brought it before it stood still, and the List shows its name with the next one's device at once."""
+    """The last that the watch brought was this pod, and the List shows its name with the next one's device at once."""
     device, first = replaced(world, checkpoint=checkpoint, forgotten=story == "it has lost its memory")
     replace_both(world)
     for _ in range(late_seconds // 5 + 1):

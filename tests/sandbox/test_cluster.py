@@ -65,22 +65,6 @@ def test_nodes_come_and_go(cluster: Cluster, said: list[str]) -> None:
     eventually(lambda: "odd" in cluster.nodes, "it is right now")
 
 
-def test_a_node_reports_no_condition_that_reads_like_a_fault(cluster: Cluster) -> None:
-    """Its API server has no admission policies, which a new user has not left out."""
-    a100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.count": "1"}
-    cluster.start([node("a", **a100, **{"gpuplan.dev/gpu-partitioning": "mig"})])
-
-    def conditions() -> dict[str, str]:
-        return {
-            found["type"]: found["reason"]
-            for plan in cluster.plans()
-            for found in plan.get("status", {}).get("conditions", ())
-        }
-
-    eventually(lambda: conditions().get("Ready") == "Confirmed", "the plan is confirmed")
-    assert conditions()["AllocatableWritten"] == "Idle"
-
-
 def test_what_the_api_server_refuses_is_reported_with_its_object(cluster: Cluster) -> None:
     body = {"metadata": {"name": "n"}, "spec": {"nodeName": "other"}}
     with pytest.raises(RefusedManifestError, match="nodeName") as refusal:

@@ -232,7 +232,6 @@ class Cluster:
                 supervisor=self.supervisor,
                 status_tick_seconds=self.settings.status_tick_seconds,
                 nvidia=self.api if gpus and manifest["metadata"]["labels"].get(DEVICE_PLUGIN) == "true" else None,
-                has_policies=not isinstance(self._plane, Embedded),
             )
             self._nodes[name] = node
         node.start()

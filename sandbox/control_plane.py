@@ -51,10 +51,10 @@ def write_kubeconfig(plane: ControlPlane, folder: Path, role: Role, node: str = 
 
 
 class Embedded:
-    """API server and scheduler in this process, without authentication."""
+    """API server and scheduler in this process, without authentication; its agents are limited as the chart has it."""
 
     def __init__(self) -> None:
-        self._server = ApiServer()
+        self._server = ApiServer(limits_agents=True)
         self._scheduler: Scheduler | None = None
 
     def start(self) -> None:

@@ -49,15 +49,13 @@ class SandboxNode:
         supervisor: Supervisor,
         status_tick_seconds: float,
         nvidia: ApiClient | None = None,
-        has_policies: bool = True,
     ) -> None:
-        """`nvidia`: NVIDIA's device plugin runs here, and works with this client. Without admission policies an agent
-        writes no amounts of its Node: it does not ask then, and no condition calls that a fault."""
+        """`nvidia`: NVIDIA's device plugin runs here, and works with this client."""
         self.name = name
         self.root = root
         self._gpus = tuple(gpus)
         self._kubeconfig = kubeconfig
-        self._supervisor, self._has_policies = supervisor, has_policies
+        self._supervisor = supervisor
         self._metrics_port = HeldPort()
         self.machine = root / "gpus.json"
         self._cdi = root / "cdi"
@@ -171,7 +169,6 @@ class SandboxNode:
             "metricsPort": self._metrics_port.number,
             "kubeletStartSeconds": KUBELET_START_SECONDS,
             "releaseSlackSeconds": RELEASE_SLACK_SECONDS,
-            "writeAllocatable": self._has_policies,
             "nvidiaBackend": self.nvidia is not None,
             "nvidiaMpsRoot": str(self.root / "m"),
         }

@@ -6,8 +6,8 @@ generations, finalizers, graceful deletion, dry runs, field validation, definiti
 and CEL rules, tables, bindings, evictions, events, leases and priority classes.
 
 It refuses, or does not have:
-- authentication and authorization (all requests are allowed), TLS, admission webhooks and policies, quotas, disruption
-  budgets;
+- authentication and authorization (all requests are allowed), TLS, admission webhooks, policies (but those of a Node
+  that gpuplan's agent writes, on request), quotas, disruption budgets;
 - kinds that neither the product nor the sandbox reads, such as Deployments, Jobs and RBAC (404);
 - protobuf (415, with what to do instead), CBOR, bodies in YAML, strategic merge patches of custom resources (415);
 - deletion of whole collections (405), WatchList (422), metadata-only forms, discovery per group (406);

@@ -31,10 +31,13 @@ _IDLE_SECONDS: Final = 3600.0  # clients keep connections in pools and stumble o
 class ApiServer:
     """A Kubernetes API server in this process."""
 
-    def __init__(self, port: int = 0, *, watch_window: int = 5000, bookmark_seconds: float = 60.0) -> None:
-        """`watch_window`: how many events of each kind a watch may lie behind before it gets 410."""
+    def __init__(
+        self, port: int = 0, *, watch_window: int = 5000, bookmark_seconds: float = 60.0, limits_agents: bool = False
+    ) -> None:
+        """`watch_window`: how many events of each kind a watch may lie behind before it gets 410; `limits_agents`: the
+        admission policy gpuplan-agent-node is in force."""
         self._port = port
-        self._cluster = Cluster(watch_window=watch_window)
+        self._cluster = Cluster(watch_window=watch_window, limits_agents=limits_agents)
         self._dispatcher = Dispatcher(self._cluster, bookmark_seconds=bookmark_seconds)
         self._watches: dict[Watch, web.Request] = {}
         self._loop = asyncio.new_event_loop()

@@ -24,8 +24,9 @@ def wall_clock() -> datetime:
 class Cluster:
     """Objects, served resources and the clock."""
 
-    def __init__(self, *, watch_window: int, clock: Clock = wall_clock) -> None:
-        self.clock = clock
+    def __init__(self, *, watch_window: int, limits_agents: bool = False, clock: Clock = wall_clock) -> None:
+        """`limits_agents`: as if the admission policy about gpuplan's agent and its Node were installed."""
+        self.clock, self.limits_agents = clock, limits_agents
         self.registry = Registry(BUILTIN)
         self.store = Store(first_version=int(clock().timestamp() * 1000), window=watch_window)
 

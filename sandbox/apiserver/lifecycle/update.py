@@ -7,8 +7,9 @@ an object are here: what a subresource may change, stale versions, generations, 
 from collections.abc import Callable
 from typing import Final
 
+from sandbox.apiserver.admission.agent_node import refusal
 from sandbox.apiserver.admission.kinds import rules_of
-from sandbox.apiserver.errors import bad_request, conflict, invalid, name_differs, stale, wrong
+from sandbox.apiserver.errors import bad_request, conflict, forbidden, invalid, name_differs, stale, wrong
 from sandbox.apiserver.lifecycle.checks import check, check_type, conform, settle_definition
 from sandbox.apiserver.lifecycle.context import Cluster, Target, WriteOptions, entry_of
 from sandbox.apiserver.objects import MISSING, OF_THE_SERVER, Obj, meta
@@ -52,6 +53,9 @@ def _write(cluster: Cluster, target: Target, build: Build, options: WriteOptions
         if not applied:
             new = _track(cluster, target, old, new, options)
         check(resource, new, old, target.subresource)
+    limited = cluster.limits_agents and (resource.group, resource.kind) == ("", "Node")
+    if limited and (why := refusal(options.manager, old, new, target.subresource)):
+        raise forbidden(resource, target.name, why)
     if resource.kind == "CustomResourceDefinition":
         new = settle_definition(cluster, resource, new)
     if resource.numbered and not target.subresource and _intent_differs(resource, old, new):

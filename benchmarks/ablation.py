@@ -24,18 +24,20 @@ from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 from controller.planner.placement import admission
 from controller.planner.placement.packing_check import PackingCheck
-from controller.planner.placement.shares import Scale
+from controller.planner.placement.shares import GroupCapacity
 from controller.planning import plan
 
 
-def _all_of(board: Board, group: int, assignments: Sequence[Assignment], _: Scale) -> admission.Admitted:
+def _all_of(board: Board, group: int, assignments: Sequence[Assignment], _: GroupCapacity) -> admission.Admitted:
     return admission.Admitted(members=list(assignments), others=[], packing=PackingCheck.of(board, group))
 
 
-def _in_turn(assignments: Sequence[Assignment], scales: Sequence[Scale], *_: object) -> list[list[Assignment]]:
-    found: list[list[Assignment]] = [[] for _ in scales]
+def _in_turn(
+    assignments: Sequence[Assignment], capacities: Sequence[GroupCapacity], *_: object
+) -> list[list[Assignment]]:
+    found: list[list[Assignment]] = [[] for _ in capacities]
     for number, one in enumerate(assignments):
-        if able := [group for group in one.groups if scales[group].serves(one.demand)]:
+        if able := [group for group in one.groups if capacities[group].serves(one.demand)]:
             found[able[number % len(able)]].append(one)
     return found
 

@@ -228,20 +228,20 @@ def place_once(board: Board, assignments: Sequence[Assignment], rules: Rules) ->
     resources = _resources(assignments)
     board.effort.looks += len(board.nodes) + _GROUP * len(board.groups)
     board.demand(resources)
-    scales = [measure(board, group, resources) for group in range(len(board.groups))]
+    capacities = [measure(board, group, resources) for group in range(len(board.groups))]
 
     costs: dict[int, float] = {}
-    kinds = [(scale.cpu, scale.memory, *scale.gpu.items()) for scale in scales]  # thousands of groups are alike
+    kinds = [(one.cpu, one.memory, *one.gpu.items()) for one in capacities]  # thousands of groups are alike
 
     def cost(one: Assignment) -> float:
-        """The largest share of a whole group that it needs, in the group where that is least."""
+        """Its dominant share of a whole group, in the group where that is least."""
         if one.shape not in costs:
-            unlike = {kinds[group]: scales[group] for group in one.groups}.values()
-            costs[one.shape] = min((max(scale.shares(one.demand)) for scale in unlike), default=0.0)
+            unlike = {kinds[group]: capacities[group] for group in one.groups}.values()
+            costs[one.shape] = min((max(capacity.shares(one.demand)) for capacity in unlike), default=0.0)
         return costs[one.shape]
 
-    assigned = split(assignments, scales, cost, board.effort.hurries)
-    admitted = [admit(board, group, members, scales[group]) for group, members in enumerate(assigned)]
+    assigned = split(assignments, capacities, cost, board.effort.hurries)
+    admitted = [admit(board, group, members, capacities[group]) for group, members in enumerate(assigned)]
     make_room(board, admitted, cost)
     members = [one for found in admitted for one in found.members]
     _place_constrained(board, sorted((one for one in members if one.constrained), key=board.hardness), rules)

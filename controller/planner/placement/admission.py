@@ -20,7 +20,7 @@ from controller.planner.board.board import Board
 from controller.planner.effort import LOOKS
 from controller.planner.placement.gangs import GangKey, key_of
 from controller.planner.placement.packing_check import PackingCheck
-from controller.planner.placement.shares import ResourceShares, Scale
+from controller.planner.placement.shares import GroupCapacity, ResourceShares
 
 _SCARCE = 0.9
 """A dimension that is loaded less than this does not decide what fits."""
@@ -49,9 +49,9 @@ class Admitted:
         self.full = set() if leaving else self.full
 
 
-def admit(board: Board, group: int, assignments: Sequence[Assignment], scale: Scale) -> Admitted:
+def admit(board: Board, group: int, assignments: Sequence[Assignment], capacity: GroupCapacity) -> Admitted:
     """Rank by rank."""
-    priced = _alike_in_gangs([(one, scale.shares(one.demand)) for one in sorted(assignments, key=_tie_break)])
+    priced = _alike_in_gangs([(one, capacity.shares(one.demand)) for one in sorted(assignments, key=_tie_break)])
     packing = PackingCheck.of(board, group)
     admitted: list[Assignment] = []
     others: list[Assignment] = []

@@ -19,7 +19,7 @@ ResourceShares = tuple[float, float, float]
 
 
 @dataclass(slots=True, kw_only=True)
-class Scale:
+class GroupCapacity:
     """The free capacity of one group when it was measured, and the cost of each resource in it."""
 
     cpu: int
@@ -38,9 +38,9 @@ class Scale:
         return all(resource in self.gpu for resource, _ in demand.wants) and any(one.fits(demand) for one in self.nodes)
 
 
-def measure(board: Board, group: int, resources: Iterable[str]) -> Scale:
+def measure(board: Board, group: int, resources: Iterable[str]) -> GroupCapacity:
     free = board.free_in(group)
-    return Scale(
+    return GroupCapacity(
         cpu=max(1, free.cpu_milli),
         memory=max(1, free.memory_bytes),
         gpu=_gpu_costs(board.groups[group].pools, sorted(resources)),

@@ -1,6 +1,6 @@
 """Divides the pods of one level among the node groups that they may use, so that no group is overloaded needlessly.
 
-Takes assignments and scales, returns assignments per group; each is in one list at most. Level by level, those that
+Takes assignments and capacities, returns assignments per group; each is in one list at most. Level by level, those that
 were left out before come first, then pods with the fewest groups, of these the cheapest, each to the group that has
 least of its capacity given away. Never decides whether a pod fits.
 """
@@ -10,7 +10,7 @@ from heapq import heapify, heapreplace
 from operator import add
 
 from controller.planner.board.assignment import Assignment
-from controller.planner.placement.shares import Scale
+from controller.planner.placement.shares import GroupCapacity
 
 _MOST = 500_000
 """Nodes that are looked at for pods of all shapes; after them, whether a group serves a pod shows when it is placed."""
@@ -18,7 +18,7 @@ _MOST = 500_000
 
 def split(
     assignments: Sequence[Assignment],
-    scales: Sequence[Scale],
+    capacities: Sequence[GroupCapacity],
     cost: Callable[[Assignment], float],
     late: Callable[[], bool],
 ) -> list[list[Assignment]]:
@@ -29,13 +29,13 @@ def split(
     able_of, looked = dict[int, tuple[int, ...]](), 0
     for one in assignments:
         if one.shape not in able_of:
-            looked += sum(len(scales[group].nodes) for group in one.groups)
+            looked += sum(len(capacities[group].nodes) for group in one.groups)
             blind = looked > _MOST or late()
-            able_of[one.shape] = tuple(g for g in one.groups if blind or scales[g].serves(one.demand))
-    if len(scales) == 1:
+            able_of[one.shape] = tuple(g for g in one.groups if blind or capacities[g].serves(one.demand))
+    if len(capacities) == 1:
         return [[one for one in assignments if able_of[one.shape]]]
-    assigned: list[list[Assignment]] = [[] for _ in scales]
-    loads = [[0.0, 0.0, 0.0] for _ in scales]
+    assigned: list[list[Assignment]] = [[] for _ in capacities]
+    loads = [[0.0, 0.0, 0.0] for _ in capacities]
     """Of GPUs, CPU and memory of each group, what is given away."""
     heaps: dict[tuple[int, ...], list[tuple[float, int]]] = {}
     """By the groups of a pod: these, the least loaded first. An entry is right when it shows the present load."""
@@ -52,6 +52,6 @@ def split(
         while heap[0][0] != (now := max(loads[group := heap[0][1]])):
             heapreplace(heap, (now, group))
         assigned[group].append(one)
-        loads[group] = list(map(add, loads[group], scales[group].shares(one.demand)))
+        loads[group] = list(map(add, loads[group], capacities[group].shares(one.demand)))
         heapreplace(heap, (max(loads[group]), group))
     return assigned

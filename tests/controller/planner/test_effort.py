@@ -21,7 +21,7 @@ from controller.model.views import PodView
 from controller.planner import effort
 from controller.planner.effort import Effort
 from controller.planner.inventory import node_groups
-from controller.planner.placement.shares import Scale
+from controller.planner.placement.shares import GroupCapacity
 from controller.planning import plan
 from controller.simulator.filters import filter_node
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
@@ -212,13 +212,13 @@ def keeping_off_one_node_each(pods: int, nodes: int) -> Snapshot:
 def divided(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Each question whether a group serves a pod."""
     asked: list[int] = []
-    serves = Scale.serves
+    serves = GroupCapacity.serves
 
-    def counting(scale: Scale, demand: Demand) -> bool:
-        asked.append(id(scale))
-        return serves(scale, demand)
+    def counting(capacity: GroupCapacity, demand: Demand) -> bool:
+        asked.append(id(capacity))
+        return serves(capacity, demand)
 
-    monkeypatch.setattr(Scale, "serves", counting)
+    monkeypatch.setattr(GroupCapacity, "serves", counting)
     return asked
 
 

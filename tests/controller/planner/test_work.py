@@ -24,7 +24,7 @@ from controller.planner.board.board import Board
 from controller.planner.board.nodes import NodeCapacity
 from controller.planner.placement import hopeless, making_room, split
 from controller.planner.placement.packing_check import PackingCheck
-from controller.planner.placement.shares import Scale
+from controller.planner.placement.shares import GroupCapacity
 from controller.planning import plan
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
@@ -402,7 +402,7 @@ def test_pods_that_may_use_groups_of_their_own_cost_a_pass_no_more_trials_than_i
 def test_pods_that_differ_in_cpu_do_not_each_search_every_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A DaemonSet makes each node a group of its own; most of the others find no place."""
     searched, priced = list[object](), list[object]()
-    find, shares = Board._find, Scale.shares
+    find, shares = Board._find, GroupCapacity.shares
 
     def searching(*args: Any) -> Any:
         searched.append(args)
@@ -413,7 +413,7 @@ def test_pods_that_differ_in_cpu_do_not_each_search_every_group(monkeypatch: pyt
         return shares(*args)
 
     monkeypatch.setattr(Board, "_find", searching)
-    monkeypatch.setattr(Scale, "shares", pricing)
+    monkeypatch.setattr(GroupCapacity, "shares", pricing)
     few = daemon_set(30)
     unlike = [pod(f"unlike-{number:03}", "3g.20gb", cpu=1000 + number) for number in range(200)]
     result = plan(replace(few, pending=(*few.pending, *unlike)))

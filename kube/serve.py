@@ -196,5 +196,4 @@ def _page(make: Callable[[], Page] | Private, authorization: str) -> Page:
 
 
 def _not_found(pages: Pages) -> Page:
-    known = " ".join(sorted(pages))
-    return Page(body=f"not found; pages: {known}\n".encode(), status=HTTPStatus.NOT_FOUND)
+    return Page(body=f"not found; pages: {' '.join(sorted(pages))}\n".encode(), status=HTTPStatus.NOT_FOUND)

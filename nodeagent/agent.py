@@ -92,8 +92,7 @@ class Agent:
         result = self.outcomes.of(work)
         self._confirm(result)
         report_seconds = self.reporter.report(result) or (0.0 if observation.reopens else None)
-        retry_seconds = self.actuator.seconds_to_retry(work.actuated)
-        due_seconds = self.pacing.due_seconds(result, report_seconds, retry_seconds)
+        due_seconds = self.pacing.due_seconds(result, report_seconds, self.actuator.seconds_to_retry(work.actuated))
         hardware = self.observer.hardware
         hardware.keeps_from, hardware.keeps_seconds = self.pacing.keeps(work)
         return PassEnd(

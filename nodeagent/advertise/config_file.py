@@ -132,8 +132,7 @@ class ConfigFile:
         # Before reading: an answer that is replaced meanwhile must not lend its later time to the one that was read.
         self._answered_ns = _changed_ns(self._files.loaded) or 0
         found = read_loaded(self._files)
-        problem = f"device plugin: {found}" if isinstance(found, Unreadable) else ""
-        self._change_log.warn(problem)
+        self._change_log.warn(f"device plugin: {found}" if isinstance(found, Unreadable) else "")
         return found if isinstance(found, Loaded) else None
 
     def mps(self) -> MpsState | None:

@@ -131,9 +131,8 @@ def _read_minor(path: Path) -> int | None:
 
 def _majors(text: str) -> dict[str, int]:
     """Of the character devices; the first name of a number counts."""
-    characters = text.partition("Block devices:")[0]
-    rows = (match for line in characters.splitlines() if (match := _MAJOR.fullmatch(line)))
     found: dict[str, int] = {}
-    for row in rows:
-        found.setdefault(row[2], int(row[1]))
+    for line in text.partition("Block devices:")[0].splitlines():
+        if row := _MAJOR.fullmatch(line):
+            found.setdefault(row[2], int(row[1]))
     return found

@@ -80,8 +80,7 @@ class SpecificationPublisher:
                 problem = self._replace(None) or problem
             self._change_log.warn(problem)
             return Published(missing={device.id: problem for device, _ in listed}, problem=problem)
-        before = known.devices if known is not None else {}
-        entries, missing = self._entries(listed, numbers, mps_root, before)
+        entries, missing = self._entries(listed, numbers, mps_root, known.devices if known is not None else {})
         desired = Specification(
             version=newer_version(files.version, OLDEST_VERSION),
             common=common_edits(files.edits, numbers),

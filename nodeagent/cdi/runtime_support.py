@@ -10,7 +10,7 @@ import fnmatch
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ CONFIGS = (
 )
 """Where k3s, RKE2, MicroK8s and containerd's packages have it. The last may be there next to one of the others, for
 Docker's own containerd."""
-CONF_D = ["conf.d/*.toml"]
-"""Imported by the default of NVIDIA's toolkit and of containerd 2."""
+SECTIONS = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+"""Of its CRI plugin, in a file of version 1 or none, 2, and 3 or later."""
+MAX_FILES, MAX_BYTES = 256, 1 << 20
 FIRST_KUBELET = (1, 29)
 """DevicePluginCDIDevices is on by default from here on."""
 FIRST_CRIO = (1, 28)
@@ -70,45 +71,55 @@ def read_containerd(root: Path, configs: Sequence[Path] = CONFIGS) -> dict[str, 
     `enable_cdi`, by path and in the order in which containerd reads them; None: nothing, in a section of its plugin."""
     found: dict[str, bool | None] = {}
     pending = [path for path in configs if _document(root, path) is not None][:1]
+    version = 0
     for path in pending:
         document = _document(root, path) or {}
-        imports = document.get("imports", CONF_D if path == pending[0] else ())
-        patterns = (
-            (path.parent / each for each in imports if isinstance(each, str)) if isinstance(imports, list) else ()
-        )
-        pending += [each for pattern in patterns for each in _matching(root, pattern) if each not in pending]
-        plugins = document.get("plugins")
-        section = isinstance(plugins, Mapping) and any(name.endswith("cri") for name in plugins)
-        said: list[bool | None] = [*_settings(document)] or [None] * section
-        if said:
-            found[str(path)] = said[-1]
+        stated, imports = document.get("version"), document.get("imports")
+        stated = stated if isinstance(stated, int) else 0
+        version = stated or version
+        for pattern in imports if isinstance(imports, list) else ():
+            cleaned = Path(os.path.normpath(path.parent / str(pattern)))
+            pending += [each for each in _matching(root, cleaned) if each not in pending][: MAX_FILES - len(pending)]
+        sections, own = _table(document, "plugins"), SECTIONS[min(max(version, 1), 3) - 1]
+        # From 2.0 on it takes all names from a file of an earlier version, or of none: what is off in one of them is.
+        names = (own,) if stated >= len(SECTIONS) else SECTIONS
+        if any(_table(sections, name).get("enable_cdi") is False for name in names):
+            found[str(path)] = False
+        elif own in sections:
+            found[str(path)] = True if _table(sections, own).get("enable_cdi") is True else None
     return found
 
 
 def _document(root: Path, path: Path) -> Mapping[str, Any] | None:
+    """None where there is no such file; containerd itself does not start with one that it cannot read."""
     try:
-        return tomllib.loads(on_host(root, path).read_text(encoding="utf-8"))
-    except OSError:
+        file = on_host(root, path)
+        size = file.stat().st_size
+        return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() and size <= MAX_BYTES else {}
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except ValueError:
-        return {}  # containerd itself does not start with a file that it cannot read
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
 def _matching(root: Path, pattern: Path) -> list[Path]:
+    """As containerd finds them: in order, and a `*` is never more than a part of one name."""
+    found = [Path("/")]
+    for part in pattern.parts[1:]:
+        found = [folder / name for folder in found for name in _names(root, folder, part)][:MAX_FILES]
+    return found
+
+
+def _names(root: Path, folder: Path, pattern: str) -> list[str]:
     try:
-        names = os.listdir(on_host(root, pattern.parent))
+        return sorted(fnmatch.filter(os.listdir(on_host(root, folder)), pattern)) if "*" in pattern else [pattern]
     except (OSError, ValueError):
         return []
-    return [pattern.parent / name for name in sorted(fnmatch.filter(names, pattern.name))]
 
 
-def _settings(node: Mapping[str, Any]) -> Iterator[bool]:
-    """Its plugin moved from `io.containerd.grpc.v1.cri` to `io.containerd.cri.v1.runtime`: found by key."""
-    for key, value in node.items():
-        if key == "enable_cdi" and isinstance(value, bool):
-            yield value
-        elif isinstance(value, Mapping):
-            yield from _settings(value)
+def _table(node: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = node.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _version(text: str) -> tuple[int, int] | None:

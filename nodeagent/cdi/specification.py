@@ -59,8 +59,7 @@ class Specification:
 
     def without(self, ids: Iterable[str]) -> "Specification":
         gone = frozenset(ids)
-        left = {name: edits for name, edits in self.devices.items() if name not in gone}
-        return replace(self, devices=left)
+        return replace(self, devices={name: edits for name, edits in self.devices.items() if name not in gone})
 
 
 def newer_version(one: str, other: str) -> str:

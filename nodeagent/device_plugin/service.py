@@ -91,8 +91,7 @@ class PluginService:
         self._registrar.start()
         try:
             while not self._quit.is_set():
-                pause_seconds = self._pass()
-                self._wake.wait(pause_seconds)
+                self._wake.wait(self._pass())
                 self._wake.clear()
         finally:
             self._close()
@@ -184,8 +183,7 @@ class PluginService:
     def _is_settled(self) -> bool:
         """Every stream has sent the lists of this config, and no Allocate of an id that it withdraws still runs."""
         pushed = all(endpoint.server.pushed() for endpoint in self._endpoints.values())
-        withdrawn = set(self._reader.config.withdrawn)
-        return self._reader.has_accepted and pushed and not self._lists.running() & withdrawn
+        return self._reader.has_accepted and pushed and not self._lists.running() & set(self._reader.config.withdrawn)
 
     def _report(self, *, settled: bool) -> None:
         registered = self._registrar.registered()

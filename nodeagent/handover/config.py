@@ -225,8 +225,7 @@ def read_loaded(files: PluginFiles) -> Loaded | Unreadable | None:
 
 def write_ledger(files: PluginFiles, allocations: Iterable[Allocation], mark: LedgerMark = NO_LEDGER) -> None:
     ordered = tuple(sorted(allocations, key=lambda entry: entry.id))
-    body = _LedgerFile(allocations=ordered, book=mark.book, writes=mark.writes, version=1)
-    write_json(files.ledger, _LEDGER, body)
+    write_json(files.ledger, _LEDGER, _LedgerFile(allocations=ordered, book=mark.book, writes=mark.writes, version=1))
 
 
 def read_ledger(files: PluginFiles) -> tuple[Allocation, ...] | Unreadable | None:

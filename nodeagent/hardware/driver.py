@@ -158,8 +158,7 @@ class GpuDriver(Protocol):
     def observe(self, kept: Iterable[ObservedGpu] = ()) -> tuple[ObservedGpu, ...]:
         """All GPUs, by index; one that cannot be read comes with a `problem`. `kept` are readings to be used again."""
         readings = {gpu.index: gpu for gpu in kept}
-        indexes = range(self.count())
-        return tuple(self.still(readings[i]) if i in readings else self.observe_gpu(i) for i in indexes)
+        return tuple(self.still(readings[i]) if i in readings else self.observe_gpu(i) for i in range(self.count()))
 
     def create_gpu_instance(self, gpu_uuid: str, placed: Instance) -> int:
         """Take exactly this placement; returns the id of the GPU instance."""

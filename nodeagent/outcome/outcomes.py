@@ -86,8 +86,7 @@ class Outcomes:
             )
         change, uuid = work.changes[item.index], item.gpu.uuid
         partitions = self._partitions(change, work)
-        closed = work.observation.driver_closed
-        said = () if closed else notes(work, change, partitions, orphans.get(uuid, ()))
+        said = () if work.observation.driver_closed else notes(work, change, partitions, orphans.get(uuid, ()))
         return gpu_outcome(item, work, partitions, said)
 
     def _partitions(self, change: GpuChange, work: PassWork) -> tuple[PartitionOutcome, ...]:

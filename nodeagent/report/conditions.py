@@ -187,8 +187,7 @@ def _operator_labels(result: PassResult) -> ConditionValue | None:
 
 def _memory_only(result: PassResult) -> ConditionValue | None:
     """What ACK's way of sharing does not give, and what its users cannot see from a Node."""
-    advertised = result.work.advertised.config.advertised()
-    uuids = {device.gpu for device in advertised if device.resource == ACK_MEMORY}
+    uuids = {device.gpu for device in result.work.advertised.config.advertised() if device.resource == ACK_MEMORY}
     shared = [str(outcome.index) for outcome in result.outcomes if outcome.gpu and outcome.gpu.uuid in uuids]
     if not shared:
         return None

@@ -1,5 +1,6 @@
 """Which runtimes put CDI devices into containers."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def write(root: Path, path: str, text: str) -> None:
 
 def test_containerds_files_are_read_in_its_order(tmp_path: Path) -> None:
     assert read_containerd(tmp_path) == {}
-    write(tmp_path, ETC, OFF)
+    write(tmp_path, ETC, f'imports = ["conf.d/*.toml"]\n{OFF}')
     write(tmp_path, "/etc/containerd/conf.d/10-other.toml", "version = 2\n")
     write(tmp_path, "/etc/containerd/conf.d/20-broken.toml", "enable_cdi = tr")
     write(tmp_path, "/etc/containerd/conf.d/99-nvidia.toml", ON)
@@ -141,5 +142,102 @@ def test_a_folder_that_was_moved_to_another_disk_is_found_through_its_link(tmp_p
 def test_an_odd_import_ends_no_pass(tmp_path: Path, imports: str) -> None:
     write(tmp_path, ETC, f"imports = {imports}\n{ON}")
     write(tmp_path, "/etc/containerd/conf.d/a.toml", OFF)
+    (tmp_path / "etc/containerd/b.toml").mkdir()
     expected = [True, False] if "conf.d" in imports else [True]
     assert list(read_containerd(tmp_path).values()) == expected
+
+
+V1_7, V2 = "containerd://1.7.28", "containerd://2.2.1"
+
+
+def on(root: Path, runtime: str) -> bool:
+    """Whether CDI is believed to be on."""
+    return why_no_cdi(runtime, "v1.30.14", read_containerd(root)) == ""
+
+
+def test_a_folder_that_no_file_imports_says_nothing(tmp_path: Path) -> None:
+    """containerd 2.2 prints conf.d as its default, and follows only what a file has."""
+    write(tmp_path, ETC, "version = 2\n")
+    write(tmp_path, "/etc/containerd/conf.d/99-nvidia.toml", ON)
+    assert not on(tmp_path, V1_7)
+    write(tmp_path, "/etc/containerd/conf.d/99-nvidia.toml", OFF)
+    assert on(tmp_path, V2)
+
+
+CRI, RUNTIME = 'plugins."io.containerd.grpc.v1.cri"', "plugins.'io.containerd.cri.v1.runtime'"
+
+
+@pytest.mark.parametrize(
+    ("config", "on_1_7", "on_2"),
+    [
+        (f"version = 2\n[{CRI}.containerd]\nenable_cdi = true", False, True),
+        (f"version = 2\n[{CRI}.cdi]\nenable_cdi = false", False, True),
+        (f"version = 2\n[other]\nenable_cdi = true\n[{CRI}]\nenable_cdi = false", False, False),
+        (f"[{CRI}]\nenable_cdi = true", False, True),
+        (f"[{CRI}]\nenable_cdi = false", False, False),
+        ("[plugins.cri]\nenable_cdi = true", True, True),
+        ("[plugins.cri]\nenable_cdi = false", False, False),
+        ("version = 2\n[plugins.cri]\nenable_cdi = true", False, True),
+        (f"version = 2\n[{RUNTIME}]\nenable_cdi = true", False, True),
+        (f"version = 2\n[{RUNTIME}]\nenable_cdi = false\n[{CRI}]\nenable_cdi = true", False, False),
+        (f"version = 2\n{CRI}.enable_cdi = true", True, True),
+        (f"version = 3\n[{RUNTIME}]\nenable_cdi = false", None, False),
+        (f"version = 3\n[{RUNTIME}]\nenable_cdi = false\n[{CRI}]\nenable_cdi = true", None, False),
+        (f"version = 3\n[{RUNTIME}]\nenable_cdi = true\n[{CRI}]\nenable_cdi = false", None, True),
+        (f"version = 3\n[{CRI}]\nenable_cdi = false", None, True),
+        (f"version = 4\n[{RUNTIME}]\nenable_cdi = false", None, False),
+        ("version = 2\nplugins = 3", False, True),
+        (f"version = 2\n{CRI} = 3", False, True),
+        (f"version = 'x'\n[{CRI}]\nenable_cdi = false", False, False),
+    ],
+)
+def test_it_is_read_where_containerd_reads_it(tmp_path: Path, config: str, on_1_7: bool | None, on_2: bool) -> None:
+    """containerd passes over a key in another section with a warning. None: this version does not start with it."""
+    write(tmp_path, ETC, config)
+    assert on(tmp_path, V2) is on_2
+    assert on_1_7 is None or on(tmp_path, V1_7) is on_1_7
+
+
+@pytest.mark.parametrize("root", [2, 3])
+def test_a_file_without_a_version_has_that_of_the_file_that_imports_it(tmp_path: Path, root: int) -> None:
+    write(tmp_path, ETC, f'version = {root}\nimports = ["/etc/containerd/conf.d/*.toml"]\n')
+    write(tmp_path, "/etc/containerd/conf.d/a.toml", f"[{CRI}]\nenable_cdi = true\n")
+    assert on(tmp_path, V2)
+    assert on(tmp_path, V1_7) is (root == 2)
+    write(tmp_path, "/etc/containerd/conf.d/a.toml", f"[{CRI}]\nenable_cdi = false\n")
+    assert not on(tmp_path, V2)
+    write(tmp_path, "/etc/containerd/conf.d/a.toml", f"[{RUNTIME}]\nenable_cdi = false\n")
+    assert not on(tmp_path, V2)
+
+
+def test_any_part_of_an_imported_path_may_be_a_pattern(tmp_path: Path) -> None:
+    write(tmp_path, ETC, f'imports = ["/etc/*/conf.d/**/*.toml"]\n{ON}')
+    write(tmp_path, "/etc/b/conf.d/x/a.toml", ON)
+    write(tmp_path, "/etc/a/conf.d/y/z.toml", OFF)
+    write(tmp_path, "/etc/a/conf.d/z.toml", OFF)
+    assert list(read_containerd(tmp_path)) == [ETC, "/etc/a/conf.d/y/z.toml", "/etc/b/conf.d/x/a.toml"]
+
+
+def test_a_file_that_imports_itself_by_another_path_is_read_once(tmp_path: Path) -> None:
+    write(tmp_path, ETC, f'imports = ["../containerd/config.toml", "./a.toml"]\n{OFF}')
+    write(tmp_path, "/etc/containerd/a.toml", f'imports = ["../containerd/./a.toml"]\n{ON}')
+    assert list(read_containerd(tmp_path)) == [ETC, "/etc/containerd/a.toml"]
+
+
+def test_a_file_that_cannot_be_read_is_not_one_that_is_absent(tmp_path: Path) -> None:
+    """That of another containerd says nothing of this one."""
+    write(tmp_path, ETC, ON)
+    (tmp_path / K3S.lstrip("/")).mkdir(parents=True)
+    assert not on(tmp_path, V1_7)
+
+
+@pytest.mark.parametrize("odd", ["pipe", "large"])
+def test_a_file_that_would_hold_a_pass_up_is_not_read(tmp_path: Path, odd: str) -> None:
+    write(tmp_path, ETC, f'imports = ["odd.toml"]\n{ON}')
+    file = tmp_path / "etc/containerd/odd.toml"
+    if odd == "pipe":
+        os.mkfifo(file)
+    else:
+        file.write_text(OFF)
+        os.truncate(file, 2**40)
+    assert list(read_containerd(tmp_path)) == [ETC]

@@ -44,6 +44,7 @@ class Holdings:
         earlier = saved.ledger if saved.boot_id or saved.ledger.book else None
         self.records = LostRecords(aside, mark, earlier, self._durations, self._patience_seconds)
         self._shared = SharedIds(self._durations)
+        self._asked = set[tuple[str, float]]()
         self.problem = ""
         """Why the memory is not on disk; while it is not, nothing may be destroyed on its evidence."""
 
@@ -133,9 +134,12 @@ class Holdings:
         return frozenset(entry.id for entry in allocations if entry.again).union(long)
 
     def asks(self, allocations: Iterable[Allocation], listed: Listed | NoAnswer) -> bool:
-        """Whether it matters now if the watch is late: an Allocate would be over, or the List shows another pod's."""
-        over = {e.id for e, seconds in self._waited(allocations).items() if seconds >= self._patience_seconds}
-        return bool(self.replaced or (isinstance(listed, Listed) and over - listed.ids()))
+        """Whether it matters now if the watch is late: an Allocate would be over, or the List shows another pod's. Call
+        it once a pass: where a process keeps an Allocate from being over, each pass would ask the API server."""
+        waited = self._waited(allocations).items()
+        turns = {(e.id, seconds // EMPTY_SECONDS) for e, seconds in waited if seconds >= self._patience_seconds}
+        new, self._asked = {i for i, _ in turns - self._asked}, turns
+        return bool(self.replaced or (isinstance(listed, Listed) and new - listed.ids()))
 
     def doubts(self, allocations: Iterable[Allocation], ledger: Path, mark: LedgerMark) -> bool:
         """Whether a pod that nothing knows would matter."""
@@ -243,8 +247,7 @@ class Holdings:
         lists = listed if isinstance(listed, Listed) else Listed()
         others = lists.ids(key for key in lists.pods if "/".join(key) not in titles)
         # Of an id that was handed out again the earlier Allocate may be its own, where no pod was seen with that one.
-        doubted = (entry for entry in allocations if self._answered.get(entry.id) != entry.at)
-        theirs = [entry for entry in doubted if entry.id not in (self._answered if entry.again else others)]
+        theirs = [e for e in self._waited(allocations) if e.id not in (self._answered if e.again else others)]
         for uid in ends.began.keys() & self._pods.keys():
             found = {entry.id for entry in theirs if 0 < entry.up_seconds < ends.began[uid]}
             self._pods[uid] = replace(self._pods[uid], ids=tuple(sorted(found.union(self._pods[uid].ids))))

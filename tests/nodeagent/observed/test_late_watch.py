@@ -2,11 +2,14 @@
 
 import pytest
 
+from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.kubelet import CheckpointEntry, NoAnswer
 from nodeagent.observed.pods import NodePod
+from sandbox.driver.procfs import MAJORS, capability_minor
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, started
+from tests.nodeagent.observed.gone import open_files
 from tests.nodeagent.world import World
 
 TWO = "nvidia.com/mig-2g.20gb"
@@ -291,3 +294,31 @@ def test_the_api_server_is_asked_once_for_an_allocate_whose_pod_never_came(
         halves.run(10)
     assert len(asked) == most
     assert ("Free" not in str(halves.partitions())) is silent
+
+
+def test_the_api_server_is_seldom_asked_while_a_stranger_has_what_no_pod_came_for(halves: World) -> None:
+    """It matters at once when that process has ended, and until then every pass would ask."""
+    asked, answer = list[float](), halves.fresh_pods
+
+    def fresh() -> tuple[NodePod, ...] | NoAnswer:
+        asked.append(halves.clock.now)
+        return answer()
+
+    halves.fresh_pods = fresh  # type: ignore[method-assign]
+    halves.restart()
+    halves.settle()
+    device = halves.kubelet.devices[THREE][0]
+    gpu = NvmlDriver().observe()[0]
+    assert gpu.minor is not None
+    instance = next(each.id for each in gpu.instances if each.uuid == device)
+    halves.plugin.allocate(device, THREE, halves.clock.now)
+    open_files(halves, (MAJORS["nvidia-caps"], capability_minor(gpu.minor, instance)), up_seconds=halves.clock.now)
+    for _ in range(360):
+        halves.run(10)
+    assert "Unknown" in str(halves.partitions())
+    assert 0 < len(asked) <= 120
+
+    open_files(halves)
+    for _ in range(6):
+        halves.run(10)
+    assert "Unknown" not in str(halves.partitions())

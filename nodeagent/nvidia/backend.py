@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from crds.v1alpha1 import gpu_operator
-from crds.v1alpha1.names import Reason
+from crds.v1alpha1.names import TAINT_CHANGING, Reason
 from nodeagent.advertise.advertiser import Advertised, NvidiaPlugin
 from nodeagent.advertise.confirm import Confirmation, Stage
 from nodeagent.advertise.delivery import Delivery
@@ -110,7 +110,8 @@ class NvidiaBackend:
         shown = node.allocatable if node is not None else {}
         complete = {name for name, ids in self._ids.items() if shown.get(name, 0) == len(ids)}
         schedulable = frozenset(d.id for d in readings.config.devices if d.resource in complete)
-        confirmed = progress.stage.schedulable
+        confirmed, stage = progress.stage.schedulable, progress.stage
+        closed = node is not None and node.changing and stage.reason is Reason.WAITING_FOR_RELEASE
         return Advertised(
             config=readings.config,
             confirmation=Confirmation(
@@ -121,6 +122,9 @@ class NvidiaBackend:
                 schedulable=schedulable,
             ),
             rival=observation.rival,
+            overdue=closed and stage.failed,
+            unwritten=stage.message if closed else "",
+            tainted=f"the node has the taint {TAINT_CHANGING}, which keeps off every pod" if closed else "",
             delivery=Delivery(note=_discovered(node)),
             mode_problems={gpu.uuid: why for gpu in observation.gpus if (why := _mode_note(gpu, readings.config))},
             nvidia_plugin=progress,
@@ -155,8 +159,7 @@ def _holders(observation: Observation, gpu: ObservedGpu) -> Blocking:
 
 def _held(observation: Observation, foreign: Callable[[str], bool]) -> str:
     """The first holder of such an id."""
-    held = sorted(observation.usage.held.items())
-    return next((f"pod {pod} holds {i}" for i, pod in held if foreign(i)), "")
+    return next((f"pod {pod} holds {i}" for i, pod in sorted(observation.usage.held.items()) if foreign(i)), "")
 
 
 def _foreign_label(node: ObservedNode | None) -> str:

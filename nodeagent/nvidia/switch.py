@@ -15,7 +15,7 @@ from pathlib import Path
 from crds.v1alpha1.names import Reason
 from nodeagent.advertise.advertiser import NvidiaPlugin
 from nodeagent.advertise.confirm import Stage
-from nodeagent.advertise.taint import NodeGuard
+from nodeagent.advertise.taint import BOUND_SECONDS, NodeGuard
 from nodeagent.durations import Durations
 from nodeagent.nvidia.advertised_by_nvidia import Registered
 from nodeagent.nvidia.node_files import NodeFiles
@@ -74,7 +74,7 @@ class Switch:
             progress = self._prepare(config, now, plugin)
         else:
             progress = NvidiaPlugin(stage=self._confirm(config, now, plugin), key=key)
-            if progress.stage.failed:
+            if progress.stage.failed and progress.stage.reason is not Reason.WAITING_FOR_RELEASE:
                 self._guard.lift(now.node)
         self._durations.end_pass()
         return progress
@@ -176,12 +176,13 @@ class Switch:
         )
 
     def _given_twice(self, now: Inputs) -> Stage | None:
-        """A pod came between the last look and the change."""
+        """A pod came between the last look and the change. Nothing but the taint keeps others off its GPU, so that one
+        has no bound: a person is called."""
         if not now.held_before:
             return None
-        self._guard.close(now.node)  # nothing else keeps other pods off its GPU
-        message = f"{now.held_before} of the config before, and others could get the same GPU: delete the pod"
-        return Stage(reason=Reason.WAITING_FOR_RELEASE, message=message)
+        self._guard.close(now.node)
+        message = f"{now.held_before} of the config before, and others could get the same GPU, so the node stays closed"
+        return self._late("held", BOUND_SECONDS, f"{message}: delete the pod", reason=Reason.WAITING_FOR_RELEASE)
 
     def _loaded(self, config: NodeConfig, now: Inputs, plugin: NodePod, at_ns: int, served_ns: int) -> Stage | None:
         loaded = served_ns >= at_ns

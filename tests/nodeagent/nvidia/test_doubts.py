@@ -150,6 +150,12 @@ def test_devices_of_another_plugin_cause_no_signal_to_one_that_was_confirmed(wor
     assert world.found() == ("Failed", "AdvertiseTimeout")
 
 
+def stalled(world: NvidiaWorld) -> str:
+    """Why; empty where it is not."""
+    found = {each["type"]: each for each in world.status()["conditions"]}["Stalled"]
+    return str(found["message"]) if found["status"] == "True" else ""
+
+
 def test_a_pod_that_came_too_late_is_named_and_no_other_gets_its_gpu_too(world: NvidiaWorld) -> None:
     shared(world)
     world.until(READY)
@@ -162,6 +168,14 @@ def test_a_pod_that_came_too_late_is_named_and_no_other_gets_its_gpu_too(world: 
     assert world.found()[1] == "WaitingForRelease"
     assert "pod default/p1" in world.gpu_status()["message"]
     assert world.tainted()
+
+    assert "the node has the taint gpuplan.dev/changing" in world.gpu_status()["message"]
+    assert not stalled(world)
+
+    world.pass_by(600)
+    assert "pod default/p1" in stalled(world), "it is a person's turn, and no wait like any other"
+    assert "so the node stays closed: delete the pod" in stalled(world)
+    assert world.tainted(), "nothing else keeps pods from a GPU that is held"
 
     world.finish(pod)
     world.until(READY, seconds=120)

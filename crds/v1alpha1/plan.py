@@ -7,6 +7,7 @@ hash. Does no I/O.
 import hashlib
 import json
 from collections.abc import Mapping
+from itertools import count
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from pydantic import ConfigDict
 
 from crds.v1alpha1.base import Wire, cel, rules
 from crds.v1alpha1.names import API_VERSION, KIND
-from crds.v1alpha1.spec import MAX_GPUS, GpuItem, PlanSpec
+from crds.v1alpha1.spec import GpuItem, PlanSpec
 from crds.v1alpha1.status import PlanStatus
 
 NAMED_AFTER_NODE = "spec.nodeName must equal metadata.name (a plan is named after its node)"
@@ -75,8 +76,8 @@ def effective_items(spec: PlanSpec, cards: Mapping[int, str] = NO_CARDS) -> dict
     of_people = {item.index for item in pinned}
     left = [item for item in (*pinned, *gone) if id(item) not in placed]
     failing = (item for item in left if any(item is one for one in pinned) or item.index not in of_people)
-    free = (index for index in range(MAX_GPUS) if index not in found and index not in cards)
-    return dict(sorted({**found, **dict(zip(list(free), failing, strict=False))}.items()))
+    free = (index for index in count() if index not in found and index not in cards)
+    return dict(sorted({**found, **dict(zip(free, list(failing), strict=False))}.items()))
 
 
 def plan_body(metadata: Mapping[str, Any], **parts: Any) -> dict[str, Any]:

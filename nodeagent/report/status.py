@@ -129,7 +129,8 @@ def _profile(spec: ProfileSpec, most: int | None) -> ProfileReport:
 def _reportable(outcome: GpuOutcome) -> GpuOutcome:
     """An outcome that the schema admits: an answer that was never seen before must not silence the other GPUs."""
     try:
-        _gpu(outcome)
+        # One with a later index has no place in the list, and is in the conditions.
+        _gpu(replace(outcome, index=0))
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         message = f"what the driver reports of this GPU has no place in the status, report it as a bug: {wrong}"

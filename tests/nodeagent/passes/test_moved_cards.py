@@ -4,7 +4,10 @@ import pytest
 
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.items import Raw, mig, mps, whole
+from tests.nodeagent.report.schema import check
 from tests.nodeagent.world import World
+
+GONE = "GPU-00000000-0000-0000-0000-000000000001"
 
 
 def three_cards(make_world: MakeWorld) -> tuple[World, list[str]]:
@@ -71,6 +74,24 @@ def test_another_card_in_its_place_is_left_alone(make_world: MakeWorld) -> None:
     assert world.found(0) == ("Failed", "GPUMismatch")
     assert has(world, uuids[2]) == ["gpu"], "as where the plan does not list it"
     assert world.found(1) == ("Ready", "Confirmed")
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_the_item_of_a_card_that_is_gone_is_named_where_other_cards_have_all_indexes(
+    make_world: MakeWorld, planned: bool
+) -> None:
+    """The status lists sixteen GPUs, and so it is in the conditions alone."""
+    world = make_world(*[plain()] * 16)
+    items = by_uuid([*(world.gpu(index).uuid for index in range(1, 16)), GONE], *(whole(index) for index in range(16)))
+    world.apply(*([] if planned else items), planned=items if planned else None)
+    world.settle()
+
+    assert {world.found(index) for index in range(1, 16)} == {("Ready", "Confirmed")}
+    assert world.found(0)[0] == "Unmanaged"
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("Stalled")["reason"] == "NoSuchGPU"
+    assert f"no GPU of this node is {GONE}, which the plan has with index 15" in world.condition("Stalled")["message"]
+    check(world)
 
 
 def test_of_two_items_for_one_card_the_pinned_one_counts(make_world: MakeWorld) -> None:

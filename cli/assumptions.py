@@ -168,8 +168,7 @@ def _served_by_others(node: Raw, holders: Sequence[PodView], gpus: Sequence[Gpu]
     held: Counter[str] = Counter()
     for pod in holders:
         held.update({name: count for name, count in pod.gpu if count})
-    status = node.get("status") or {}
-    counts = {name: str(text) for name, text in (status.get("allocatable") or {}).items()}
+    counts = {name: str(text) for name, text in ((node.get("status") or {}).get("allocatable") or {}).items()}
     offered = {name: int(text) for name, text in counts.items() if text.isdecimal() and len(text) < _DIGITS}
     if not held or (node["metadata"].get("labels") or {}).get(names.LABEL_PRODUCT, "").endswith("-SHARED"):
         return {}

@@ -203,8 +203,7 @@ class Advertiser:
         the plan makes them again. Of a GPU that it does not list they are the only record, and stay."""
         slices = [of_device(device) for device in self._file.config.devices if device.kind is DeviceKind.MPS]
         again = [p for p in slices if observation.disabled or lists(observation.plan, observation.gpus, p.gpu)]
-        idle = {p.id for p in again if observation.usage.of(p).free}
-        config = withdraw_all(without(self._file.config, idle))
+        config = withdraw_all(without(self._file.config, {p.id for p in again if observation.usage.of(p).free}))
         late = self._write(config, observation, guarded=not self.rival(observation), unsafe=config.withdrawn)
         return late or str(observation.driver_problem)
 
@@ -273,7 +272,7 @@ class Advertiser:
         """Lift the taint, or write the counts, where that may be; returns why the Node could not be written."""
         if rival:
             # The other plugin shows our ids for as long as it runs, and the taint would stay as long.
-            return self._guard.lift(readings.node)
+            return self._guard.lift(readings.node, for_now=True)
         lists, unlisted = self._lists(readings, readings.config), confirmation.unlisted
         return self._guard.after_push(readings.node, lists, confirmation.unlike, all_withdrawn=unlisted)
 

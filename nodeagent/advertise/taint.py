@@ -191,7 +191,7 @@ class NodeGuard:
         if why and not (self._given_up or (forgotten and known is None)):
             self.why = f"the node has the taint {TAINT_CHANGING}, which keeps off every pod, for 10 min at most: {why}"
             return ""
-        return self.lift(node)
+        return self.lift(node, for_now=True)
 
     def hold_daemons(self, node: ObservedNode | None, *, needed: bool | None) -> str:
         """Set or remove the label by which the node has a supervisor of MPS daemons, and with it the daemons; None
@@ -200,12 +200,22 @@ class NodeGuard:
             return ""
         return self._writer.set_daemons(needed)
 
+    @property
+    def closed_seconds(self) -> float:
+        """Since `close` was first called, over restarts of the agent; 0 where it was not since the taint was lifted."""
+        since, now = self._taint.value.since, self._clock()
+        return 0.0 if since is None else max(now - since, 0.0)
+
     def close(self, node: ObservedNode) -> str:
         """Set the taint, whatever the Node counts; returns why it could not be written."""
+        if not self.closed_seconds:
+            self._taint.keep(_Taint(since=self._clock()))
         return "" if node.changing else self._writer.set_taint(True)
 
-    def lift(self, node: ObservedNode | None) -> str:
-        """Remove the taint, whatever the Node counts."""
+    def lift(self, node: ObservedNode | None, *, for_now: bool = False) -> str:
+        """Remove the taint, whatever the Node counts. `for_now`: what it was for goes on."""
+        if not for_now:
+            self._taint.keep(_Taint())
         failed = self._writer.set_taint(False) if node is not None and node.changing else ""
         self.may_be_off = bool(failed)
         return failed

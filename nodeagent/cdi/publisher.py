@@ -91,8 +91,7 @@ class SpecificationPublisher:
             there = known.devices if known is not None and known.common == desired.common else {}
             missing |= {name: problem for name, edits in entries.items() if there.get(name) != edits}
         self._change_log.warn(problem or "; ".join(sorted(set(missing.values()))))
-        invisible = {numbers.problem, *numbers.problems.values()}
-        unseen = "; ".join(sorted(invisible.intersection(missing.values())))
+        unseen = "; ".join(sorted({numbers.problem, *numbers.problems.values()}.intersection(missing.values())))
         return Published(missing=missing, problem=problem, unseen=unseen)
 
     def forget(self, ids: Iterable[str]) -> str:

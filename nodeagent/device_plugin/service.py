@@ -135,8 +135,7 @@ class PluginService:
         )
         self._reader.accept(config)
         # An earlier holder may outlive every config that names its device.
-        named = {*config.withdrawn, *(device.id for device in config.devices)}
-        self._ledger.forget(named | self._doubts.unmarked())
+        self._ledger.forget({*config.withdrawn, *(device.id for device in config.devices)} | self._doubts.unmarked())
 
     def _named(self, config: PluginConfig) -> frozenset[str] | None:
         """The devices that the container runtime can resolve; read after the config, before which it was written."""

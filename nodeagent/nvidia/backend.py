@@ -53,8 +53,7 @@ class NvidiaBackend:
         }
         for index, change in changes.items():
             blocking = ours[change.gpu.uuid] or (holders[change.gpu.uuid] if waits else ())
-            unreleased = (whole(change.gpu),) if withdrawal else ()
-            changes[index] = replace(change, blocking=blocking, unreleased=unreleased)
+            changes[index] = replace(change, blocking=blocking, unreleased=(whole(change.gpu),) if withdrawal else ())
         return PassWork(
             observation=observation,
             desired=desired,

@@ -109,8 +109,8 @@ class Switch:
             message = f"NVIDIA's device plugin changes all GPUs of a node at once, and {now.held}"
             return Stage(reason=Reason.WAITING_FOR_RELEASE, message=message)
         # A controller that is away must not close the node to all pods: now and then the taint is tried again.
-        if self._durations.seconds("ready", config.key) % RETRY_SECONDS >= LOADED_SECONDS:
-            self._guard.lift(now.node)
+        if self._guard.closed_seconds % RETRY_SECONDS >= LOADED_SECONDS:
+            self._guard.lift(now.node, for_now=True)
             message = f"the controller has not labelled the node {CONFIG_LABEL}={config.key}: check that it runs"
             return Stage(reason=Reason.ADVERTISE_TIMEOUT, message=message, failed=True)
         why = self._guard.close(now.node)

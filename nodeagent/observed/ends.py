@@ -131,8 +131,7 @@ class EndBook:
                 opener = self._look({*ids, *absent}, handed_out)
                 ends = self._witnessed(found, pods, listed, table, opener, asked=asked)
                 began = {uid: min(process.up_seconds for process in by_pod[uid]) for uid in ends.left if uid in by_pod}
-                opened = {i: what for i in ids if (what := opener([i], ""))}
-                ends = replace(ends, began=began, opened=opened)
+                ends = replace(ends, began=began, opened={i: what for i in ids if (what := opener([i], ""))})
         self._durations.end_pass()
         waiting = tuple(each for uid, each in found.items() if uid not in ends.ended)
         pending = {i: "" for each in waiting for i in each.ids}

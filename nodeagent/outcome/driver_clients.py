@@ -58,5 +58,4 @@ class DriverClients:
 def sentence(clients: Iterable[DriverClient]) -> str:
     """The first of them; empty for none."""
     found = [str(client) for client in clients]
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return ", ".join(found[:NAMED]) + more
+    return ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")

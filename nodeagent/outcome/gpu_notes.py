@@ -83,8 +83,7 @@ def reduced_notes(change: GpuChange) -> list[str]:
 
 def mps_note(state: MpsState | None, gpu: str) -> str:
     """What happened to its MPS daemon lately."""
-    daemons = state.daemons if state is not None else ()
-    alarm = next((daemon.alarm for daemon in daemons if daemon.gpu == gpu), "")
+    alarm = next((daemon.alarm for daemon in (state.daemons if state is not None else ()) if daemon.gpu == gpu), "")
     return f"its MPS control daemon: {alarm}" if alarm else ""
 
 

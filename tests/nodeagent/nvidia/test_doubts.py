@@ -272,3 +272,23 @@ def test_a_daemon_that_read_the_default_is_signalled_when_its_link_names_the_key
     world.choose("mps", "default")
     world.pass_only()
     world.until(READY, seconds=20)
+
+
+@pytest.mark.parametrize("lives_seconds", [30.0, 70.0])
+def test_agents_that_end_again_and_again_do_not_keep_the_node_closed_for_a_controller_that_is_away(
+    world: NvidiaWorld, lives_seconds: float
+) -> None:
+    """Each begins with no memory of its own for how long the one before has waited."""
+    world.controls = False
+    shared(world)
+    closed: list[bool] = []
+    for _ in range(int(1800 / lives_seconds)):
+        for _ in range(int(lives_seconds / 10)):
+            world.run(10.0)
+            closed.append(world.tainted())
+        world.restart()
+    assert 0 < sum(closed) / len(closed) < 0.3
+
+    world.controls = True
+    world.until(READY, seconds=400)
+    assert not world.tainted()

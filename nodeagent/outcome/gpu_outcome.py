@@ -163,8 +163,8 @@ def holders(change: GpuChange) -> str:
 
 def _holder(partition: Partition, verdict: Verdict, titles: Sequence[str]) -> str:
     if not partition.advertisable:
-        remedy = "destroy them with nvidia-smi mig -dci"
-        return f"{partition.title} has compute instances that gpuplan did not create: {remedy}"
+        what = f"compute instances that gpuplan did not create{f', held by pod {verdict.pod}' if verdict.pod else ''}"
+        return f"{partition.title} has {what}: once nothing uses them, destroy them with nvidia-smi mig -dci"
     if verdict.pod:
         given_as = f", which got it as {verdict.other_id}" if verdict.other_id else ""
         lost = ", of which the kubelet has lost its record, so that no further pod may get it: delete the pod"

@@ -34,3 +34,46 @@ def test_an_absurd_number_in_a_profile_costs_no_other_gpu(
 
     assert world.found(1) == ("Ready", "Confirmed")
     check(world)
+
+
+@pytest.mark.parametrize("value", [0, 2**64 - 1])
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "sliceCount"),
+        ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "multiprocessorCount"),
+        ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "id"),
+        ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "instanceCount"),
+        ("nvmlGpuInstanceGetInfo", "id"),
+        ("nvmlGpuInstanceGetInfo", "profileId"),
+        ("nvmlComputeInstanceGetInfo", "id"),
+        ("nvmlComputeInstanceGetInfo", "profileId"),
+    ],
+)
+def test_an_absurd_number_of_an_instance_costs_no_other_gpu(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, call: str, field: str, value: int
+) -> None:
+    """Whichever GPU it is of: the other one is cut as planned, and nothing that is held goes."""
+    world = make_world(cut(("3g.40gb", 0)), cut(("3g.40gb", 0)))
+    world.settle(4)
+    mine, real = world.gpu(0).uuid, getattr(NVML, call)
+    owned = {id_ for id_ in (instance.uuid for instance in world.gpu(0).instances)}
+    pod = world.pod("nvidia.com/mig-3g.40gb", device=min(i for i in owned if i))
+
+    def absurd(instance: Any, *rest: Any) -> Any:
+        info = real(instance, *rest)
+        of = NVML.nvmlGpuInstanceGetInfo if call != "nvmlGpuInstanceGetInfo" else real
+        handle = info.device if hasattr(info, "device") else of(instance).device
+        if NVML.nvmlDeviceGetUUID(handle) == mine:
+            setattr(info, field, value)
+        return info
+
+    monkeypatch.setattr(NVML, call, absurd)
+    world.restart()
+    world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert world.found(1) == ("Ready", "Confirmed")
+    assert pod in world.running
+    check(world)

@@ -81,6 +81,30 @@ def test_foreign_compute_instances_are_left_alone(make_world: MakeWorld) -> None
     assert world.advertised() == {}
 
 
+def test_a_pod_that_holds_a_foreign_compute_instance_is_named_with_the_remedy(
+    make_world: MakeWorld,
+) -> None:
+    """As one that NVIDIA's device plugin gave out before the node was gpuplan's."""
+    world = make_world(cut(("3g.40gb", 4)))
+    gpu = world.driver.observe_gpu(0)
+    world.driver.destroy_compute_instance(gpu.uuid, gpu.instances[0], gpu.instances[0].compute[0])
+    instance = NVML.nvmlDeviceGetGpuInstanceById(NVML.nvmlDeviceGetHandleByIndex(0), gpu.instances[0].id)
+    NVML.nvmlGpuInstanceCreateComputeInstance(instance, 0)
+    (made,) = world.driver.observe_gpu(0).instances[0].compute
+    pod = world.pod_of_other_plugin("nvidia.com/mig-1c.3g.40gb", made.uuid, made.uuid)
+    world.apply(mig(0, ("7g.80gb", 0)))
+    world.settle()
+
+    assert world.layout() == "3g.40gb at 4"
+    message = world.gpu_status()["message"]
+    assert "compute instances that gpuplan did not create, held by pod default/p1" in message
+    assert "once nothing uses them, destroy them with nvidia-smi mig -dci" in message
+
+    world.finish(pod)
+    world.settle(40)
+    assert "did not create: once nothing uses them, destroy them" in world.gpu_status()["message"]
+
+
 def test_an_instance_that_an_administrator_made_after_the_verification_is_not_destroyed(world: World) -> None:
     replace_both(world)
     remade: list[str] = []

@@ -75,15 +75,13 @@ def read_containerd(root: Path, configs: Sequence[Path] = CONFIGS) -> dict[str, 
     for path in pending:
         document = _document(root, path) or {}
         stated, imports = document.get("version"), document.get("imports")
-        stated = stated if isinstance(stated, int) else 0
-        version = stated or version
+        version = stated if isinstance(stated, int) else version
         for pattern in imports if isinstance(imports, list) else ():
             cleaned = Path(os.path.normpath(path.parent / str(pattern)))
             pending += [each for each in _matching(root, cleaned) if each not in pending][: MAX_FILES - len(pending)]
         sections, own = _table(document, "plugins"), SECTIONS[min(max(version, 1), 3) - 1]
-        # From 2.0 on it takes all names from a file of an earlier version, or of none: what is off in one of them is.
-        names = (own,) if stated >= len(SECTIONS) else SECTIONS
-        if any(_table(sections, name).get("enable_cdi") is False for name in names):
+        # From 2.0 on it takes what has an earlier name too, a later 2.x even next to the new name: off in any is off.
+        if any(_table(sections, name).get("enable_cdi") is False for name in SECTIONS):
             found[str(path)] = False
         elif own in sections:
             found[str(path)] = True if _table(sections, own).get("enable_cdi") is True else None

@@ -322,3 +322,17 @@ def test_the_api_server_is_seldom_asked_while_a_stranger_has_what_no_pod_came_fo
     for _ in range(6):
         halves.run(10)
     assert "Unknown" not in str(halves.partitions())
+
+
+def test_an_agent_that_cannot_see_the_nodes_processes_destroys_nothing_of_it(halves: World) -> None:
+    """docs/reliability.md says what a pod may lose of which no process shows: there an absence of processes counts."""
+    device, _ = replaced(halves, checkpoint=False)
+    halves.kubelet.same_processes = False
+    halves.hide_processes()
+    replace_both(halves)
+    for _ in range(20):
+        halves.run(10)
+    halves.pods_late = False
+    for _ in range(6):
+        halves.wait(61)
+        assert exists(halves, device)

@@ -5,6 +5,7 @@ in the kernel's. It begins and ends with its container, so that one which cannot
 There is no process of a sandbox: between two containers a pod has none at all, which is less than a real node shows.
 """
 
+import os
 import subprocess
 import threading
 from contextlib import suppress
@@ -21,7 +22,7 @@ class PodProcesses:
 
     def __init__(self, runtime: Runtime, proc: Path, name: str) -> None:
         self._runtime, self._proc = runtime, proc
-        self._root = _cgroups() / name
+        self._root = _cgroups() / f"{name}-{os.getpid()}"  # several runs share the machine
         self._found: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
         """With its cgroup, by container id."""
         self._over = threading.Event()

@@ -278,9 +278,11 @@ class Holdings:
         answered = {i: at for i, at in self._answered.items() if (e := entries.get(i)) and (e.at == at or e.again)}
         doubtful = {}
         for entry in sorted(waited, key=lambda entry: entry.id):
-            hidden = ends.strangers or entry.id in ends.opened or entry.id in strange or not asked
+            hidden = ends.strangers or entry.id in ends.opened or entry.id in strange
             late = waited[entry] >= self._patience_seconds and not hidden
-            if shown is not None and (entry.id in shown or late):
+            if late and not asked:
+                self._asked.clear()  # what kept it from being over has ended: the next pass asks
+            if shown is not None and (entry.id in shown or (late and asked)):
                 answered[entry.id] = entry.at
             else:
                 lost = "lost its record of Allocates, and may have handed it out"

@@ -50,7 +50,7 @@ class State:
         """By plan: GiB of its largest GPU with ACK's resource, and names of MIG instances that its GPUs can have."""
         self._most_units, self._mig_names = 0, frozenset[str]()
         """Of all of them."""
-        self.read_plan = PlanReader()
+        self.read_plan = PlanReader(self._clock)
         """For every caller of `observe_plan` and `plan_answered`."""
         self._drained_for: set[str] = set()
         """Uids of the pods for which a GPU is drained."""

@@ -24,6 +24,7 @@ from tests.builders import objects
 from tests.builders.models import H100
 from tests.builders.objects import H100_NAME, Json
 from tests.builders.views import plan_reading
+from tests.clock import Clock
 
 UUID = objects.uuid_of(0)
 PLANNED: Json = {"index": 0, "uuid": UUID, "mig": {"instances": [{"profile": "1g.10gb", "start": 3}]}}
@@ -41,13 +42,13 @@ def plan(spec: Json | None = None, status: Json | None = None, **metadata: Any) 
     [({}, False), ({"resourceVersion": "13"}, True), ({"uid": "other"}, True), ({"resourceVersion": None}, True)],
 )
 def test_a_version_that_is_known_is_not_parsed_again(metadata: Json, again: bool) -> None:
-    read = PlanReader()
+    read = PlanReader(Clock())
     known = read(plan())
     assert (read(plan(**metadata)) is not known) == again
 
 
 def test_readings_that_are_out_of_use_are_forgotten() -> None:
-    read = PlanReader()
+    read = PlanReader(Clock())
     kept = read(plan())
     for version in range(100, 1000):
         read(plan(resourceVersion=str(version)))
@@ -57,7 +58,7 @@ def test_readings_that_are_out_of_use_are_forgotten() -> None:
 
 
 def test_an_unreadable_version_is_read_again() -> None:
-    read = PlanReader()
+    read = PlanReader(Clock())
     broken = plan({"mode": 3})
     assert isinstance(read(broken), Unreadable)
     assert isinstance(read(broken), Unreadable)

@@ -135,6 +135,12 @@ def mixtures(pods: int) -> list[PodView]:
     ]
 
 
+def mixtures_of_four(pods: int) -> list[PodView]:
+    """Of unlike combinations, each of every profile."""
+    names = [f"nvidia.com/mig-{name}" for name in ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb")]
+    return [pod(one, gpu={name: 1 + one // 10**place % 10 for place, name in enumerate(names)}) for one in range(pods)]
+
+
 def own_resources(pods: int) -> list[PodView]:
     """Each requests something that no node has, and no other pod requests."""
     plain = [pod(one) for one in range(pods)]
@@ -170,6 +176,7 @@ ROWS: Mapping[str, Row] = {
     "3,000 pods, a term NotIn each": Row(pods=partial(unlike, 3_000), all_compared=True),
     "3,000 priorities": Row(pods=partial(priorities, 3_000), crowded=True),
     "3,000 pods, unlike combinations": Row(pods=partial(mixtures, 3_000), crowded=True),
+    "5,000 pods, unlike combinations of four": Row(pods=partial(mixtures_of_four, 5_000), serving=100, crowded=True),
     "6,000 pods NotIn one node each, 1,000 nodes": Row(
         pods=partial(off_one_node, 6_000, 1_000), nodes=1_000, serving=1_000
     ),

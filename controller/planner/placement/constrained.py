@@ -51,8 +51,8 @@ class ConstrainedPlacement:
         """The last search ended before all of its nodes were tried."""
         self.first = {uid: number for number, uid in enumerate(snapshot.unexamined)}
         """Pods that have their turn before others of their level, by uid."""
-        self.unexamined: set[str] = set()
-        """Uids of pods for which no work was left; some may have found a place since."""
+        self.unexamined, self._unknown = set[str](), set[str]()
+        """Uids of pods for which no work was left, of which some may have found a place since; and see `unknown`."""
         self._synced: dict[str, int] = {}
         self._refused: dict[Hashable, tuple[Hashable, set[int]]] = {}
         self._at = -1
@@ -127,7 +127,6 @@ class ConstrainedPlacement:
         failed: set[Hashable] = set()
         later, unknown = list[Assignment](), list[Assignment]()
         for one in sorted(assignments, key=self.turn) if self.first else assignments:
-            # Asked one by one: what is found out of all first may leave no work to place any.
             if one.pod.uid not in self.first and self.unknown(one):
                 unknown.append(one)
             elif not self._had_its_turn(one, failed):
@@ -186,13 +185,13 @@ class ConstrainedPlacement:
 
     def _depends(self, pod: PodView) -> bool:
         attempt = self._prefiltered(pod)
+        self._unknown.update([pod.uid] if attempt.unknown else [])
         odd = pod.volumes or attempt.refused or attempt.unknown or fails_always(attempt.profile)
         return bool(odd) or self._cluster.coupled(pod)
 
     def unknown(self, assignment: Assignment) -> bool:
-        """Whether something about it is unknown: such pods come last."""
-        may = assignment.constrained and self._effort.may(assignment.pod.namespace)
-        return may and bool(self._prefiltered(assignment.pod).unknown)
+        """Whether something about it is unknown, as it was examined: such pods come last. To ask all costs nothing."""
+        return assignment.constrained and assignment.pod.uid in self._unknown
 
     def domains(self, assignment: Assignment) -> list[frozenset[int]]:
         """Nodes of its groups, by the topology in which it must stay with pods like itself; none where it need not."""

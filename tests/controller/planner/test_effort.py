@@ -138,6 +138,23 @@ def test_a_pod_that_had_no_turn_costs_none_of_a_higher_level_its_turn(small: Non
     assert before & {one.uid for one in high} <= after
 
 
+@pytest.mark.parametrize("each", [10, 40])
+def test_however_many_namespaces_wait_a_pass_places_pods_and_not_only_looks_at_them(small: None, each: int) -> None:
+    """No index serves these pods. None of them had a place, in pass after pass: asking all took what was left."""
+    pods = [hostile(number, namespace=f"team-{team}") for team in range(4) for number in range(each)]
+    snapshot = crowded(pods)
+    teams: dict[str, dict[str, str]] = {f"team-{team}": {} for team in range(4)}
+    snapshot = replace(snapshot, context=SchedulingContext(namespaces=teams))
+    served: set[str] = set()
+    for _ in range(4):
+        result = plan(snapshot)
+        served |= {placed.key[0] for placed in result.placed}
+        snapshot = replace(snapshot, unexamined=result.unexamined)
+        assert result.placed
+
+    assert served == teams.keys()
+
+
 def choosy(number: int, namespace: str = "bad", priority: int = 0, *, terms: int = 400) -> PodView:
     """Unlike every other one by its node affinity, of which every term is tried on each node."""
     absent = [

@@ -1,7 +1,5 @@
 """What the agent of one node reports, its API server admits, and no GPU is like, costs that node alone."""
 
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from tests.builders.models import H100
 from tests.builders.objects import H100_NAME, Json
 from tests.builders.views import plan_reading
 from tests.controller.planner.builders import cluster, mig, mps, pod, server
+from tests.counted import calls
 
 LARGEST = 10**9 - 1
 """The most that the pattern of `profiles` admits."""
@@ -88,23 +87,6 @@ def ordinary(*more: tuple[NodeView, PlanView]) -> Snapshot:
     pending += [pod(f"any-{gb}", f"{gb}gb") for gb in (1, 5, 79, 500)]
     pending += [pod(f"any-{name}", name) for name in ("1g.10gb", "2g.20gb", "7g.80gb", "1g.1gb", "16g.1gb")]
     return cluster(*servers, *more, pending=pending)
-
-
-def calls(ask: Callable[[], object]) -> int:
-    """Of Python functions: unlike the time, the same on every machine."""
-    found = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal found
-        found += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        ask()
-    finally:
-        sys.setprofile(before)
-    return found
 
 
 @pytest.mark.parametrize("cut", ["mig", "mps", "auto"])

@@ -26,6 +26,7 @@ from controller.planner.placement import hopeless, making_room, split
 from controller.planner.placement.packing_check import PackingCheck
 from controller.planner.placement.shares import GroupCapacity
 from controller.planning import plan
+from tests import counted
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
 from tests.drawn import cells
@@ -62,21 +63,9 @@ def waiting(nodes: int, pods: int, **more: Any) -> Snapshot:
 
 
 def calls(snapshot: Snapshot) -> int:
-    """Of Python functions in one pass: unlike its time, the same on every machine."""
-    found = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal found
-        found += event == "call"
-
-    plan(snapshot)  # what is remembered between passes does not count
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        plan(snapshot)
-    finally:
-        sys.setprofile(before)
-    return found
+    """In one pass; what is remembered between passes does not count."""
+    plan(snapshot)
+    return counted.calls(lambda: plan(snapshot))
 
 
 @pytest.mark.parametrize("aged", [False, True])

@@ -4,6 +4,7 @@ import pytest
 
 from nodeagent.observed.kubelet import CheckpointEntry
 from tests.nodeagent.conftest import MakeWorld, cut
+from tests.nodeagent.halves import THREE, replace_with_its_device
 from tests.nodeagent.items import mig, started
 from tests.nodeagent.world import World
 
@@ -111,23 +112,13 @@ def test_the_next_one_of_a_job_that_is_older_than_the_orphan(make_world: MakeWor
     world.settle(4)
     world.apply(mig(0, ("3g.40gb", 0), ("3g.40gb", 4)))
     world.settle()
-    first = world.pod("nvidia.com/mig-3g.40gb", "job-0")
+    first = world.pod(THREE, "job-0")
     world.wait(61)
-    world.pod("nvidia.com/mig-3g.40gb", "web-0")
+    world.pod(THREE, "web-0")
     world.wait(61)
     orphan(world)
     world.wait(61)
-    (device,) = world.running[first]
-    world.finish(first)
-    del world.pods[first]
-    job = world.pod("nvidia.com/mig-3g.40gb", "job-1", device=device)
-    if listed_late:
-        ids = world.kubelet.held.pop(job)
-        world.pass_only()
-        world.kubelet.held[job] = ids
-    world.wait(61)
-    world.wait(61)
-    assert job in world.running
+    replace_with_its_device(world, first, listed_late=listed_late)
 
 
 def test_an_allocate_that_came_to_nothing_before_the_agent_restarted(world: World) -> None:

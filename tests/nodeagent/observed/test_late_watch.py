@@ -7,7 +7,7 @@ from nodeagent.observed.kubelet import CheckpointEntry, NoAnswer
 from nodeagent.observed.pods import NodePod
 from sandbox.driver.procfs import MAJORS, capability_minor
 from tests.nodeagent.conftest import MakeWorld, cut
-from tests.nodeagent.halves import THREE, replace_both
+from tests.nodeagent.halves import THREE, replace_both, replace_with_its_device
 from tests.nodeagent.items import mig, started
 from tests.nodeagent.observed.gone import open_files
 from tests.nodeagent.world import World
@@ -190,16 +190,7 @@ def test_a_pod_starts_with_what_a_finished_one_had_a_moment_ago(halves: World, l
     replaced_by_one_that_waits(halves)
     job = halves.pod(THREE, "job-0")
     halves.settle(3)
-    halves.finish(job)  # and the next one has it before the agent has seen it free
-    del halves.pods[job]
-    job = halves.pod(THREE, "job-1")
-    if listed_late:
-        ids = halves.kubelet.held.pop(job)
-        halves.pass_only()
-        halves.kubelet.held[job] = ids
-    halves.wait(61)
-    halves.wait(61)
-    assert job in halves.running
+    replace_with_its_device(halves, job, listed_late=listed_late)
 
 
 def test_a_pod_starts_after_the_ledger_was_lost(halves: World) -> None:

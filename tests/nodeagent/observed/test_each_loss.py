@@ -6,13 +6,18 @@ from itertools import product
 
 import pytest
 
-from tests.drawn import cells
+from tests.drawn import cells, points
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.world import World
 
 RECORDS = ("ledger", "marks", "memory", "checkpoint", "pair")
 READ = ("never", "before it", "with it")
-LOSSES = [tuple(r for r, lost in zip(RECORDS, each, strict=True) if lost) for each in product([False, True], repeat=5)]
+EACH = list(product([False, True], repeat=5))
+ALONE = [each for each in EACH if sum(each) == 1]
+LOSSES = [
+    tuple(r for r, lost in zip(RECORDS, each, strict=True) if lost)
+    for each in dict.fromkeys([*ALONE, *points(EACH, each=5)])  # an odd step: neighbours differ in more than the last
+]
 
 
 def named(value: str | tuple[str, ...]) -> str:

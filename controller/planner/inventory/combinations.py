@@ -14,7 +14,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from controller.model.demand import Demand, Wants
 
-LOOKS = 400_000
+LOOKS = 250_000
 """Combinations times nodes: on two cores some ten seconds."""
 _LEAST = 100
 """Combinations that are examined in any case: most clusters have a few dozen."""

@@ -79,6 +79,43 @@ def test_a_further_pod_that_waits_costs_the_same_on_any_number_of_nodes(why: str
     assert costs[1] <= 1.2 * costs[0]
 
 
+@pytest.mark.parametrize("drained", [False, True])
+def test_a_further_gang_and_a_further_pod_to_drain_for_cost_the_same_on_any_number_of_nodes(drained: bool) -> None:
+    costs = []
+    for nodes in (4, 24):
+        few, many = (replace(waiting(nodes, 0), pending=in_threes(gangs)) for gangs in (8, 24))
+        if drained:
+            few, many = (waiting(nodes, pods, partitions="7g.40gb") for pods in (10, 30))
+        uids = frozenset(one.uid for one in many.pending) if drained else frozenset()
+        costs.append(calls(replace(many, drained_for=uids)) - calls(replace(few, drained_for=uids)))
+    assert costs[1] <= 1.2 * costs[0]
+
+
+def in_threes(gangs: int) -> tuple[PodView, ...]:
+    names = [(f"gang-{number:02}", member) for number in range(gangs) for member in range(3)]
+    return tuple(pod(f"{gang}-{member}", "3g.20gb", gang=gang, gang_size=3) for gang, member in names)
+
+
+@pytest.mark.thorough
+def test_pods_that_differ_in_scarce_storage_cost_a_node_no_more_the_more_nodes_there_are() -> None:
+    """More of them come than fit, so that pods are exchanged: what a node costs may grow, but not with their number."""
+    costs = [calls(storage(nodes)) / nodes for nodes in (12, 24)]
+    assert costs[1] <= 1.6 * costs[0]
+
+
+def storage(nodes: int) -> Snapshot:
+    room = {"ephemeral-storage": 10**7}
+    servers = [server(f"node-{number:03}", mig()) for number in range(nodes)]
+    pending = [pod(f"pod-{number:03}", "1g.5gb") for number in range(8 * nodes)]
+    return cluster(
+        *((replace(node, allocatable={**node.allocatable, **room}), view) for node, view in servers),
+        pending=[
+            replace(one, requests=(*one.requests, ("ephemeral-storage", 10**6 * (1 + number % 9) + number)))
+            for number, one in enumerate(pending)
+        ],
+    )
+
+
 def test_a_pod_for_each_node_costs_the_same_on_any_number_of_nodes() -> None:
     costs = [calls(daemon_set(nodes)) / nodes for nodes in (10, 60)]
     assert costs[1] <= 1.2 * costs[0]

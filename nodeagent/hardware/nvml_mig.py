@@ -82,7 +82,8 @@ class MigReader:
             for spec, instance, info in present
             for compute_id, profile in _compute_instances(self._compute_profiles_of(gpu_uuid, spec, instance), instance)
         }
-        devices = mig_devices(handle, compute)
+        bare = {int(info.id) for _, _, info in present} - {ids[0] for ids in compute}
+        devices = mig_devices(handle, compute, bare)
         # Pods get it, and the kubelet and the container runtime find the device by it: no other kind may pass.
         what = "the UUID of a MIG device"
         uuids = {ids: of_form(NVML.nvmlDeviceGetUUID(device), MIG_UUID, what) for ids, device in devices.items()}
@@ -179,14 +180,15 @@ class MigReader:
         return found
 
 
-def mig_devices(handle: Any, requested: Collection[Ids]) -> dict[Ids, Any]:
-    """The handles of these MIG devices of a GPU, by walking its MIG device indexes. Raises where one is not there.
+def mig_devices(handle: Any, requested: Collection[Ids], bare: Collection[int] = ()) -> dict[Ids, Any]:
+    """The handles of these MIG devices of a GPU, by walking its MIG device indexes. Raises where one is not there, or
+    one is in a GPU instance of `bare`, those of which no compute instance is known: a pod may have it.
 
     The device in nvmlComputeInstanceGetInfo's answer is not used: by nvml.h it is the GPU, whose UUID and processes
     would pass for those of every MIG device on it.
     """
     found: dict[Ids, Any] = {}
-    most = believed(NVML.nvmlDeviceGetMaxMigDeviceCount(handle), "MIG devices") if requested else 0
+    most = believed(NVML.nvmlDeviceGetMaxMigDeviceCount(handle), "MIG devices") if requested or bare else 0
     for index in range(most):
         try:
             device = NVML.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
@@ -194,9 +196,12 @@ def mig_devices(handle: Any, requested: Collection[Ids]) -> dict[Ids, Any]:
             # No device at this index: go-nvlib and NVIDIA's DRA driver skip both codes.
             continue
         ids = (int(NVML.nvmlDeviceGetGpuInstanceId(device)), int(NVML.nvmlDeviceGetComputeInstanceId(device)))
+        if ids[0] in bare:
+            what = f"reading the compute instances of GPU instance {ids[0]}"
+            raise DriverError(what, "the driver names no compute instance of it, and lists a MIG device in it")
         if ids in requested:
             found[ids] = device
-        if len(found) == len(requested):
+        if len(found) == len(requested) and not bare:
             break
     if absent := sorted(set(requested) - set(found)):
         gpu_instance, compute_instance = absent[0]

@@ -77,3 +77,31 @@ def test_an_absurd_number_of_an_instance_costs_no_other_gpu(
     assert world.found(1) == ("Ready", "Confirmed")
     assert pod in world.running
     check(world)
+
+
+def test_a_gpu_instance_whose_compute_instance_is_not_named_is_not_taken_for_a_half_made_one(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver would refuse to destroy it. Whether it does is not the agent's to try: a pod has the MIG device."""
+    world = make_world(cut(("3g.40gb", 0)), cut(("3g.40gb", 0)))
+    world.settle(4)
+    pod, tried = world.pod("nvidia.com/mig-3g.40gb"), list[str]()
+    real = NVML.nvmlGpuInstanceGetComputeInstanceProfileInfo
+
+    def absurd(instance: Any, *rest: Any) -> Any:
+        info = real(instance, *rest)
+        info.id = 0  # that of the smallest one
+        return info
+
+    monkeypatch.setattr(NVML, "nvmlGpuInstanceGetComputeInstanceProfileInfo", absurd)
+    for name in ("nvmlGpuInstanceDestroy", "nvmlComputeInstanceDestroy", "nvmlGpuInstanceCreateComputeInstance"):
+        monkeypatch.setattr(NVML, name, lambda *_arguments, name=name: tried.append(name))
+    world.restart()
+    world.apply(mig(0, ("7g.80gb", 0)), mig(1, ("7g.80gb", 0)))
+
+    world.settle()
+
+    assert tried == []
+    assert pod in world.running
+    assert all("names no compute instance" in (world.gpu_status(index).get("message") or "") for index in (0, 1))
+    check(world)

@@ -60,17 +60,15 @@ class PlanReader:
         if not isinstance(status, Mapping) or not isinstance(models, list):
             return raw
         mine = {text: at for text, at in self._reported.pop(name, {}).items() if now - at < FRESH_SECONDS}
-        believed = []
-        for model in models:
-            text = json.dumps(model, sort_keys=True)
+        for text in (texts := [json.dumps(model, sort_keys=True) for model in models]):
             if text in mine or len(mine) < MOST_MODELS:
                 mine[text] = now
-                believed.append(model)
+        believed = [model for text, model in zip(texts, models, strict=True) if text in mine]
         self._reported.update({name: mine} if mine else {})
         over = takewhile(lambda each: now - max(each[1].values()) >= FRESH_SECONDS, self._reported.items())
         for gone in [known for known, _ in over]:
             del self._reported[gone]
-        left = len(models) - len(believed)
-        why = f"plan {name} reports more than {MOST_MODELS} unlike GPU models in an hour: the catalogue counts"
-        self._changes.warn(why if left else "", about=name)
-        return {**raw, "status": {**status, "models": believed}} if left else raw
+        limit = f"plan {name} reports more than {MOST_MODELS} unlike GPU models in an hour: the catalogue counts"
+        why = "" if believed == models else limit
+        self._changes.warn(why, about=name)
+        return {**raw, "status": {**status, "models": believed}} if why else raw

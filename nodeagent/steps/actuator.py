@@ -239,4 +239,5 @@ class Actuator:
             raise HeldOpenError(f"destroying {instance.placed}", error.answer) from error
 
     def _create(self, gpu: ObservedGpu, placed: Instance) -> None:
-        self._driver.create_compute_instance(gpu.uuid, self._driver.create_gpu_instance(gpu.uuid, placed))
+        made = self._driver.create_gpu_instance(gpu.uuid, placed)
+        self._driver.create_compute_instance(gpu.uuid, made)

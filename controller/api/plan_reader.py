@@ -2,7 +2,7 @@
 
 Our own write is answered with the object that the watch brings as well, at the same moment or a little later. Readings
 are shared as long as something holds them; the cache never keeps an object alive beyond the most recent few. A model
-that a status reports costs the first pass that meets it up to some seconds, for its tables. So a node is believed a few
+that a status reports costs its reader some tenths of a second once, for its tables. So a node is believed a few
 unlike ones in an hour, and of others what the catalogue has. Must never let one node's status cost another its models.
 """
 

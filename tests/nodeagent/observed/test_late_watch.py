@@ -264,18 +264,24 @@ def test_the_status_names_no_pod_that_never_had_the_device(thirds: World) -> Non
     assert "web-0 held it" not in thirds.gpu_status()["message"]
 
 
+def questions(world: World) -> list[float]:
+    """When the API server is asked for the node's pods, from now on."""
+    asked, answer = list[float](), world.fresh_pods
+
+    def fresh() -> tuple[NodePod, ...] | NoAnswer:
+        asked.append(world.clock.now)
+        return answer()
+
+    world.fresh_pods = fresh  # type: ignore[method-assign]
+    return asked
+
+
 @pytest.mark.parametrize(("silent", "most"), [(False, 1), (True, 0)])
 def test_the_api_server_is_asked_once_for_an_allocate_whose_pod_never_came(
     halves: World, silent: bool, most: int
 ) -> None:
     """A kubelet that does not answer lets nothing be over."""
-    asked, answer = list[float](), halves.fresh_pods
-
-    def fresh() -> tuple[NodePod, ...] | NoAnswer:
-        asked.append(halves.clock.now)
-        return answer()
-
-    halves.fresh_pods = fresh  # type: ignore[method-assign]
+    asked = questions(halves)
     halves.restart()
     halves.settle()
     device = halves.kubelet.devices[THREE][0]
@@ -289,13 +295,7 @@ def test_the_api_server_is_asked_once_for_an_allocate_whose_pod_never_came(
 
 def test_the_api_server_is_seldom_asked_while_a_stranger_has_what_no_pod_came_for(halves: World) -> None:
     """It matters at once when that process has ended, and until then every pass would ask."""
-    asked, answer = list[float](), halves.fresh_pods
-
-    def fresh() -> tuple[NodePod, ...] | NoAnswer:
-        asked.append(halves.clock.now)
-        return answer()
-
-    halves.fresh_pods = fresh  # type: ignore[method-assign]
+    asked = questions(halves)
     halves.restart()
     halves.settle()
     device = halves.kubelet.devices[THREE][0]

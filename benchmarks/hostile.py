@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from unittest.mock import patch
 
@@ -31,6 +31,9 @@ from controller.planning import plan
 
 HOST = "kubernetes.io/hostname"
 SLICE = "nvidia.com/mig-1g.10gb"
+STORAGE, HUGE_PAGES = "ephemeral-storage", "hugepages-2Mi"
+ROOM = {STORAGE: 1_000_000, HUGE_PAGES: 1_000_000}
+"""For two of the pods that need them."""
 _GIB = 2**30
 _TEAMS = 20
 
@@ -46,6 +49,8 @@ class Row:
     mix: str = "plain"
     crowded: bool = False
     """More of them come than fit, and the ordinary pod has a higher priority."""
+    room: Mapping[str, int] = field(default_factory=dict)
+    """Of which the nodes with GPUs have so much."""
     all_compared: bool = False
     """Terms that no index serves: the work grows with the bound pods, up to what a pod may cost."""
 
@@ -147,6 +152,16 @@ def own_resources(pods: int) -> list[PodView]:
     return [replace(one, requests=(*one.requests, (f"odd.example/{one.name}", 1))) for one in plain]
 
 
+def scarce(pods: int, *rising: str) -> list[PodView]:
+    """Each needs less storage than the one before, and more of these: that one had no place says nothing of it."""
+    profiles, found = ("1g.10gb", "2g.20gb", "3g.40gb"), []
+    for one in range(pods):
+        made = pod(one, gpu={f"nvidia.com/mig-{profiles[one % 3]}": 1})
+        more = {STORAGE: 400_000 + pods - one, **{name: 400_000 + one for name in rising}}
+        found.append(replace(made, requests=tuple(sorted({**dict(made.requests), **more}.items()))))
+    return found
+
+
 def ports(pods: int, number: int) -> list[PodView]:
     return [
         replace(pod(one), host_ports=tuple(HostPort(port=1 + (7 * one + port) % 60_000) for port in range(number)))
@@ -170,6 +185,10 @@ ROWS: Mapping[str, Row] = {
     "10,000 pods, a resource of its own each, 1,000 nodes": Row(
         pods=partial(own_resources, 10_000), nodes=1_000, serving=1_000
     ),
+    "1,500 pods, unlike scarce storage": Row(pods=partial(scarce, 1_500), serving=100, room=ROOM, crowded=True),
+    "10,000 pods, storage and huge pages, 500 nodes": Row(
+        pods=partial(scarce, 10_000, HUGE_PAGES), nodes=500, serving=500, room=ROOM, crowded=True
+    ),
     "500 pods, 200 host ports each": Row(pods=partial(ports, 500, 200), nodes=200, crowded=True),
     "3,000 pods, 1 to 500 slices": Row(pods=partial(counts, 3_000)),
     "1 pod, 5,000 terms NotIn": Row(pods=partial(terms, 5_000, "NotIn"), all_compared=True),
@@ -186,7 +205,7 @@ ROWS: Mapping[str, Row] = {
 def cluster(row: Row, bound: int) -> Snapshot:
     """The pods that are bound request no GPU."""
     found = instance(nodes=row.serving, gpus=8, pods=0, seed=1, mix=MIXES[row.mix])
-    nodes = tuple(_named(one) for one in found.nodes)
+    nodes = tuple(_named(replace(one, allocatable={**one.allocatable, **row.room})) for one in found.nodes)
     others = tuple(_named(NodeView(name=f"other-{one:05}", uid=f"o{one}")) for one in range(row.nodes - row.serving))
     names = [one.name for one in (*nodes, *others)]
     there = tuple(

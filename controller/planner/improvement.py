@@ -59,14 +59,10 @@ class _Exchange:
         return islice(self.waiting.values(), _SHAPES)
 
     def _may_admit(self, assignment: Assignment) -> bool:
-        """Whether CPU and memory would do for some waiting pod in place of this one."""
+        """Whether the node would do for some waiting pod in place of this one, but for the partitions."""
         free, group = self.board.nodes[assignment.node].free, self.board.group_of[assignment.node]
-        cpu = free.cpu_milli + assignment.needs.cpu_milli
-        memory = free.memory_bytes + assignment.needs.memory_bytes
-        return any(
-            same[0].needs.cpu_milli <= cpu and same[0].needs.memory_bytes <= memory and group in same[0].groups
-            for same in self._cheapest()
-        )
+        free += assignment.demand.holds
+        return any(group in same[0].groups and free.fits(same[0].needs) for same in self._cheapest())
 
     def _try_without(self, assignment: Assignment) -> None:
         board = self.board

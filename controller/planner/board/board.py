@@ -5,6 +5,7 @@ one pod at a time; which pods to try, and in which order, is decided by its call
 """
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from functools import partial
 from heapq import heappush
 from itertools import islice
 from typing import Protocol
@@ -13,10 +14,11 @@ from controller.model.capacity import NOTHING, Capacity
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.devices import Device, Reach
+from controller.planner.board.leftovers import Leftovers
 from controller.planner.board.nodes import Group, NodeCapacity
-from controller.planner.board.one_partition import find_one_partition
+from controller.planner.board.one_partition import OnePartition
 from controller.planner.board.rooms import Rooms
-from controller.planner.board.several_partitions import Found, on_node, taken_of
+from controller.planner.board.several_partitions import Found, may_give, on_node, taken_of
 from controller.planner.effort import Effort
 
 _COMPARED = 12
@@ -51,8 +53,9 @@ class Board:
         """How often a pod came to a node or left one, and how often a place was searched."""
         self.effort = Effort()
         self._hardness: dict[Wants, tuple[int, int]] = {}
-        self._no_place: dict[Hashable, dict[int, Capacity]] = {}
-        """By partitions and reach, what found no place in a group: nor does what needs more. 0: it has none of them."""
+        self._no_place: dict[Hashable, dict[int, tuple[Capacity, Leftovers]]] = {}
+        """By partitions, reach and names, what found no place in a group: nor does what needs more, or more than the
+        nodes that may have the partitions have left. 0: it has none of them."""
         self.group(group_of)
 
     def group(self, group_of: Sequence[int]) -> None:
@@ -72,7 +75,6 @@ class Board:
         self.devices[device.node].append(device)
         device.pool.devices.append(device)
         device.state = device.base
-        self.rooms.add(device)
         self._enter(device)
 
     def fits(self, assignment: Assignment, node: int) -> bool:
@@ -123,17 +125,19 @@ class Board:
             self.work += 1
             return self.filters.place_one(assignment, reach, within)
         wants, needs, ports = assignment.wants, assignment.needs, assignment.demand.host_ports
-        failed = self._no_place.setdefault((wants, needs.pods, needs.other, ports, reach), {})
+        names = tuple([name for name, _ in needs.other])
+        failed = self._no_place.setdefault((wants, names, ports, reach), {})
         for group in assignment.groups if groups is None else groups:
-            least = failed.get(group)
-            if least and least.cpu_milli <= needs.cpu_milli and least.memory_bytes <= needs.memory_bytes:
+            known = failed.get(group)
+            if known is not None and (needs.fits(known[0]) or not known[1].may_hold(needs)):
                 continue
             self.work += 1
             if (taken := self._find(assignment, group, reach)) is not None:
                 self.put(assignment, taken[0][0].node, taken)
                 return True
             # Capacity only shrinks until something is taken off, so whatever failed here goes on failing.
-            failed[group] = needs if self.groups[group].gives(wants, reach) else NOTHING
+            least = needs if self.groups[group].gives(wants, reach) else NOTHING
+            failed[group] = least, Leftovers(partial(self._free_where, group, wants, reach))
             self.effort.looks += len(self.groups[group].nodes)
         return False
 
@@ -158,11 +162,17 @@ class Board:
         for device, _ in taken:
             self._enter(device)
 
+    def _free_where(self, group: int, wants: Wants, reach: Reach) -> list[Capacity]:
+        """Of nodes that may have these partitions."""
+        return [self.nodes[n].free for n in self.groups[group].nodes if may_give(self.devices[n], wants, reach)]
+
     def _find(self, assignment: Assignment, group: int, reach: Reach) -> Taken | None:
         demand = assignment.demand
         if demand.single is not None:
-            one = find_one_partition(self.groups[group], self._places, demand, demand.single, reach)
-            return None if one is None else [one]
+            search = OnePartition(demand.single, demand, self._places, set())
+            one = search.find(self.groups[group], reach)
+            if one is not None or not search.lacking:
+                return None if one is None else [one]
         some = islice(self.rooms.offers(demand, (group,), reach), _COMPARED)
         best = min(some, key=lambda offer: offer.cost, default=None)
         return None if best is None else taken_of(best.found)

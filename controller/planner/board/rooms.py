@@ -11,7 +11,7 @@ from typing import NamedTuple
 from controller.model.demand import Demand, Wants
 from controller.planner.board.devices import Device, Reach
 from controller.planner.board.nodes import Group, NodeCapacity
-from controller.planner.board.several_partitions import Found, on_node
+from controller.planner.board.several_partitions import Found, may_give, on_node
 
 
 class Offer(NamedTuple):
@@ -39,13 +39,6 @@ class Rooms:
         """Nodes of some groups that may have the partitions, the fullest first, with what was found there last."""
         self._missed: dict[tuple[Wants, Reach], dict[int, int]] = {}
         """Nodes that lacked them, after how many changes of the node."""
-        self._ready: dict[str, set[int]] = {}
-        """By resource, nodes that had any of it without a cut at first."""
-
-    def add(self, device: Device) -> None:
-        """A device of the board."""
-        for resource in device.ready if device.gpu >= 0 else device.pool.serves:
-            self._ready.setdefault(resource, set()).add(device.node)
 
     def renew(self) -> None:
         """Something was taken off the board, or what is still to be placed has changed."""
@@ -84,10 +77,9 @@ class Rooms:
 
     def _fullest_first(self, wants: Wants, groups: Iterable[int], reach: Reach) -> list[int]:
         """So that empty nodes stay whole."""
-        nodes: Iterable[int] = (node for group in groups for node in self._groups[group].nodes)
+        nodes = [node for group in groups for node in self._groups[group].nodes]
         if reach < Reach.NEW:
-            ready = [self._ready.get(name, ()) for name, _ in wants]
-            nodes = (node for node in nodes if all(node in each for each in ready))
+            nodes = [node for node in nodes if may_give(self._devices[node], wants, reach)]
         load = {node: sum([len(device.parts) for device in self._devices[node]]) for node in nodes}
         return sorted(load, key=lambda node: (-load[node], node))
 

@@ -6,7 +6,7 @@ assigns anything.
 
 from collections.abc import Mapping, Sequence
 
-from controller.model.demand import Demand
+from controller.model.demand import Demand, Wants
 from controller.planner.board.assignment import Taken
 from controller.planner.board.devices import Device, Entry, Fitting, Reach
 
@@ -18,7 +18,7 @@ def on_node(devices: Sequence[Device], demand: Demand, rank: Mapping[str, int], 
     if demand.single is not None:
         best = _best_device(devices, demand.single, {}, (), reach=reach)
         return None if best is None else [best]
-    if not all(_are_enough(devices, *want) for want in demand.wants):
+    if not may_give(devices, demand.wants, reach):
         return None
     found = _one_by_one(devices, demand, rank, reach=reach)
     if found is None and reach is Reach.NEW and any(device.ready and device.pool.placed for device in devices):
@@ -26,12 +26,9 @@ def on_node(devices: Sequence[Device], demand: Demand, rank: Mapping[str, int], 
     return found
 
 
-def _are_enough(devices: Sequence[Device], resource: str, count: int) -> bool:
-    """Whether there could be as many, if nothing else were requested: quick, since pods may request hundreds."""
-    for device in devices:
-        if count > 0 and resource in device.pool.serves:
-            count -= device.pool.most(device.state, resource)
-    return count <= 0
+def may_give(devices: Sequence[Device], wants: Wants, reach: Reach) -> bool:
+    """Whether there could be as many of each, if nothing else were requested: quick, for pods may request hundreds."""
+    return all(sum(device.most(resource, reach) for device in devices) >= count for resource, count in wants)
 
 
 def _one_by_one(

@@ -8,12 +8,12 @@ search take another way. Never leaves out a pod that could be placed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-from controller.model.capacity import Capacity
 from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
+from controller.planner.board.leftovers import Leftovers
 from controller.planner.placement.constrained import ConstrainedPlacement
 from controller.planner.placement.gangs import Gangs
 from controller.simulator.terms import Pair
@@ -21,8 +21,6 @@ from controller.simulator.terms import Pair
 _ROUNDS = 4
 """What is left out may be what others need: gangs, and pods near which others must be."""
 
-_LARGEST = 64
-"""Amounts with which each other one is compared, to find those that are less."""
 _LOOKS = 1_000_000
 """After so many at nodes, pods of one partition keep their groups: to place them takes no look at every node."""
 
@@ -65,28 +63,27 @@ class _Rooms:
         self.looked = 0
         """At how many nodes, so far."""
         self._known: dict[tuple[Wants, Hashable], bool] = {}
-        self._largest: dict[Wants, list[Capacity]] = {}
+        self._room: dict[Wants, Leftovers] = {}
         """What the nodes that have the partitions have left besides."""
         self._most = {name: most for most, name in sorted((a, n) for each in board.nodes for n, a in each.free.other)}
         """Of each other resource, what the node that has most of it has left."""
 
     def nodes(self, one: Assignment) -> Iterator[int]:
-        largest, fits = self._largest.get(one.wants), False
+        room, fits = self._room.get(one.wants), False
         # Thousands of pods may need unlike resources or amounts that no node has: no node is asked for these, or, of
         # what has to be on one node together, once one pod found none.
         if any(self._most.get(name, 0) < amount for name, amount in one.needs.other):
             return
-        self.looked += len(largest or ())
-        if largest is not None and not any(free.fits(one.needs) for free in largest):
+        if room is not None and not room.may_hold(one.needs):
             return
         for node in self._having(one, one.groups):
             self.looked += 1 + len(one.pod.host_ports)
             if self._board.fits(one, node):
                 fits = True
                 yield node
-        if not fits and largest is None:
-            having = self._having(one, range(len(self._board.groups)))
-            self._largest[one.wants] = _largest({self._board.nodes[node].free for node in having})
+        if not fits and room is None:
+            free = [self._board.nodes[node].free for node in self._having(one, range(len(self._board.groups)))]
+            self._room[one.wants] = Leftovers(lambda: free)
 
     def _having(self, one: Assignment, groups: Iterable[int]) -> Iterator[int]:
         """Nodes of these groups with the partitions that the pod wants."""
@@ -97,12 +94,3 @@ class _Rooms:
                 self._known[one.wants, kind] = self._board.has_partitions(one, nodes[0])
             self.looked += 1
             yield from nodes if self._known[one.wants, kind] else ()
-
-
-def _largest(amounts: Collection[Capacity]) -> list[Capacity]:
-    """What fits in none of these fits in none of all. Some that are less than others may be among very many."""
-    largest: list[Capacity] = []
-    for one in sorted(amounts, key=lambda one: (one.cpu_milli, one.memory_bytes, one.pods, one.other), reverse=True):
-        if not any(each.fits(one) for each in largest[:_LARGEST]):
-            largest.append(one)
-    return largest

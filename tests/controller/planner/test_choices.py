@@ -177,6 +177,22 @@ def test_other_resources_and_host_ports_are_respected() -> None:
     assert len(result.placed) == 1
 
 
+@pytest.mark.parametrize("resource", ["ephemeral-storage", "hugepages-2Mi", "example.com/nic", "memory"])
+@pytest.mark.parametrize("full", [4, 40])
+def test_however_many_nodes_lack_something_the_one_that_has_it_is_found(resource: str, full: int) -> None:
+    """They have more CPU, so that they come first. Four of them with eight GPUs each kept the pod waiting for ever."""
+    lacking = [server(f"node-{number:02}", *map(mig, range(8)), cpu=64_000) for number in range(full)]
+    servers = [*lacking, server("one-more", *map(mig, range(8)), cpu=16_000)]
+    room = dict.fromkeys((f"node-{number:02}" for number in range(full)), 10) | {"one-more": 1000}
+    nodes = [
+        (replace(node, allocatable={**node.allocatable, resource: room[node.name]}), view) for node, view in servers
+    ]
+    one = pod("a", "1g.5gb", memory_gib=0)
+    one = replace(one, requests=tuple(sorted({**dict(one.requests), resource: 60}.items())))
+
+    assert [placed.node for placed in planned(cluster(*nodes, pending=[one])).placed] == ["one-more"]
+
+
 def test_pod_slots_are_respected() -> None:
     result = planned(cluster(server("node-1", mig(), pods=2), pending=[pod(f"p{n}", "1g.5gb") for n in range(3)]))
 

@@ -103,6 +103,29 @@ def test_pods_that_differ_in_scarce_storage_cost_a_node_no_more_the_more_nodes_t
     assert costs[1] <= 1.6 * costs[0]
 
 
+@pytest.mark.parametrize("rising", [(), ("hugepages-2Mi",), ("cpu",), ("memory",)])
+def test_pods_none_of_which_needs_more_of_everything_than_another_cost_little_more_than_alike_ones(
+    rising: tuple[str, ...],
+) -> None:
+    """Where one has found no place, the next may: it needs less of the storage that all nodes lack."""
+    unlike, alike = falling(12, 120, 1, rising), falling(12, 120, 0, rising)
+    assert len(plan(unlike).placed) == len(plan(alike).placed)
+    assert calls(unlike) <= 2.5 * calls(alike)
+
+
+def falling(nodes: int, pods: int, step: int, rising: tuple[str, ...]) -> Snapshot:
+    """Each node has storage for one of them: each needs less of it than the one before, and more of something."""
+    servers = [server(f"node-{number:03}", *map(mig, range(8)), cpu=10**6) for number in range(nodes)]
+    room = {"ephemeral-storage": 1_500, "hugepages-2Mi": 10**6}
+    pending = []
+    for number in range(pods):
+        one = pod(f"pod-{number:03}", "1g.5gb")
+        more = {"ephemeral-storage": 1_000 - step * number, **{name: 1_000 + step * number for name in rising}}
+        pending.append(replace(one, requests=tuple(sorted({**dict(one.requests), **more}.items()))))
+    nodes_with = [(replace(node, allocatable={**node.allocatable, **room}), view) for node, view in servers]
+    return cluster(*nodes_with, pending=pending)
+
+
 def storage(nodes: int) -> Snapshot:
     room = {"ephemeral-storage": 10**7}
     servers = [server(f"node-{number:03}", mig()) for number in range(nodes)]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from controller.model.scheduling import LabelSelector, PodAffinityTerm
 from controller.model.views import PodView
-from controller.simulator.population import Place, Population, Resident
+from controller.simulator.population import Place, Population, Resident, Sought
 from controller.simulator.selectors import selects
 from controller.simulator.terms import Pair, TermIndex, narrowest
 from controller.simulator.verdicts import DoesNotFit, does_not_fit
@@ -42,6 +42,7 @@ class AffinityState:
         if self._affinity:
             for resident in population.candidates(*_sought(min(self._affinity, key=_breadth))):
                 self._count_attracting(resident, 1)
+        population.foresee(map(_sought, pod.anti_affinity))
         for term in pod.anti_affinity:
             for resident in population.candidates(*_sought(term)):
                 self._count_avoided(term, resident, 1)
@@ -146,8 +147,7 @@ def _breadth(term: PodAffinityTerm) -> tuple[bool, int]:
     return (requirement is None, len(requirement.values) if requirement is not None else 0)
 
 
-def _sought(term: PodAffinityTerm) -> tuple[LabelSelector | None, tuple[str, ...] | None]:
-    """Of which pods it may mean some: a selector, and the namespaces (None: all)."""
+def _sought(term: PodAffinityTerm) -> Sought:
     return (term.selector, term.namespaces if term.namespace_selector is None else None)
 
 

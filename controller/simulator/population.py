@@ -8,11 +8,15 @@ and terms that were looked at for any pod: what constraints cost, the same on ev
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, starmap
 
 from controller.model.scheduling import LabelSelector, PodAffinityTerm, looked_up
 from controller.model.views import NodeView, PodView
 from controller.simulator.terms import Repellers, TermIndex, narrowest
 from controller.simulator.usage import Usage
+
+Sought = tuple[LabelSelector | None, tuple[str, ...] | None]
+"""Of which pods a term may mean some: a selector, and the namespaces (None: all)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +99,23 @@ class Population:
 
     def candidates(self, selector: LabelSelector | None, namespaces: tuple[str, ...] | None) -> Iterator[Resident]:
         """The pods that it may select in these namespaces, or (None) in all of them; each once."""
+        for found in self._groups(selector, namespaces):
+            self.visit(len(found))
+            yield from found.values()
+
+    def foresee(self, sought: Iterable[Sought]) -> None:
+        """Raise the error before any candidate is visited, where all of these together are too many."""
+        expected = looked = 0
+        for found in chain.from_iterable(starmap(self._groups, sought)):
+            expected, looked = expected + len(found), looked + 1
+            if self.most_visits is not None and self.visits + expected > self.most_visits:
+                self.visits += looked
+                raise TooManyVisitsError
+
+    def _groups(
+        self, selector: LabelSelector | None, namespaces: tuple[str, ...] | None
+    ) -> Iterator[Mapping[str, Resident]]:
+        """The candidates by label and namespace."""
         if selector is None:
             return
         requirement = narrowest(selector)
@@ -105,9 +126,7 @@ class Population:
             fellows = [present[value] for value in _both(present, requirement.values, requirement.allowed)]
         for by_namespace in fellows:
             for name in by_namespace if namespaces is None else _both(by_namespace, namespaces, looked_up(namespaces)):
-                found = by_namespace[name]
-                self.visit(len(found))
-                yield from found.values()
+                yield by_namespace[name]
 
     def visit(self, number: int = 1) -> None:
         """Count what is looked at."""

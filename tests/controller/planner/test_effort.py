@@ -155,6 +155,21 @@ def test_however_many_namespaces_wait_a_pass_places_pods_and_not_only_looks_at_t
     assert served == teams.keys()
 
 
+@pytest.mark.parametrize("terms", [400, 2_000])
+def test_to_wait_is_no_remedy_for_pods_that_no_pass_would_examine_however_many_namespaces_have_one(terms: int) -> None:
+    """What their terms would have to be compared with is known before it is: no share is spent on that."""
+    names = [f"team-{number}" for number in range(25)]
+    odd = tuple(away("NotIn", f"v{number}") for number in range(terms))
+    pods = [replaced(pod(name, "1g.5gb", namespace=name), anti_affinity=odd) for name in names]
+    context = SchedulingContext(namespaces={name: {} for name in ("team", *names)})
+    result = plan(replace(crowded(pods, bound=600), context=context))
+
+    assert len(result.unplaced) == 25
+    assert {one.reason for one in result.unplaced} == {UnplacedReason.NOT_SERVED}
+    assert all("Use fewer terms" in one.message for one in result.unplaced)
+    assert not result.cut_short
+
+
 def choosy(number: int, namespace: str = "bad", priority: int = 0, *, terms: int = 400) -> PodView:
     """Unlike every other one by its node affinity, of which every term is tried on each node."""
     absent = [

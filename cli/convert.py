@@ -29,8 +29,6 @@ from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 from partitioning.resources import SHARED, WHOLE
 
 Json = dict[str, Any]
-LARGEST_CONFIG = 1 << 16
-"""Characters of a config of the device plugin, which has some hundred."""
 CONFIG_MAP = "gpuplan-device-plugin-configs"
 
 
@@ -79,7 +77,7 @@ def _import(arguments: argparse.Namespace) -> int:
     # Strangers' ConfigMaps are read only where no config has the name: it is the only one, or is not there.
     configs = _configs(config_maps, wanted)
     if wanted - configs.keys():
-        configs = _configs(config_maps, None)
+        configs = {**_configs(config_maps, None), **configs}
     if not nodes:
         _note(f"no Node with the label {LABEL_COUNT}, or with capacity of {WHOLE}, is in the input")
         return 1
@@ -129,10 +127,10 @@ def _configs(config_maps: Iterable[Json], keys: Collection[str] | None) -> dict[
         for key, text in data.items() if isinstance(data, dict) else ():
             if not (keys is None or key in keys) or not isinstance(text, str):
                 continue
-            document = read_yaml(text, largest=LARGEST_CONFIG)
-            if nvidia_config.looks_like_one(document):
+            document = read_yaml(text, largest=nvidia_config.LARGEST)
+            if nvidia_config.looks_like_one(document, text if keys is not None else ""):
                 found[key].append((place, text))
-            elif keys is None and (what := nvidia_config.what_it_is(document)):
+            elif keys is None and (what := nvidia_config.what_it_is(document, text)):
                 _note(f"{place} {key}: {what}")
     return dict(found)
 

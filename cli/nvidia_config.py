@@ -29,6 +29,11 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 Strategy = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
 
 
+LARGEST = 1 << 16
+"""Characters of a config, which has some hundred."""
+OWN_FIELDS = re.compile(r"""\b(timeSlicing|mps|migStrategy)["']?\s*:""")
+
+
 class _Part(BaseModel):
     """Unknown fields are kept, to be remarked on: the plugin ignores them."""
 
@@ -157,19 +162,23 @@ class PluginSharing:
     """What the plugin drops without a word."""
 
 
-def looks_like_one(document: object) -> bool:
-    """Whether a text is meant for the plugin; it takes a file without a version for one of v1."""
-    if not isinstance(document, Mapping) or document.get("version") not in (None, "", "v1"):
-        return False
+def looks_like_one(document: object, text: str = "") -> bool:
+    """Whether a text is meant for the plugin, be it readable or not; a file without a version is one of v1."""
+    if not isinstance(document, Mapping):
+        return isinstance(document, NotYaml) and bool(OWN_FIELDS.search(text))
     sharing = document.get("sharing")
     if isinstance(sharing, Mapping) and {"mps", "timeSlicing"} & sharing.keys():
-        return True  # whatever else is there, the plugin ignores it
+        return True  # whatever else is there, the plugin ignores it, or refuses the version
+    if document.get("version") not in (None, "", "v1"):
+        return False
     known = document.keys() <= {*_Config.model_fields, "imex"}
     return known and bool(document.get("version") or isinstance(sharing or document.get("flags"), Mapping))
 
 
-def what_it_is(document: object) -> str:
+def what_it_is(document: object, text: str = "") -> str:
     """Of a text that belongs to other software about GPUs: whose it is, and what to do with it; else empty."""
+    if isinstance(document, NotYaml) and looks_like_one(document, text):
+        return document.sentence
     if looks_like_one(document):
         return "a config of NVIDIA's device plugin: give the ConfigMap that holds it, and the Nodes"
     if isinstance(document, Mapping) and "mig-configs" in document:
@@ -192,7 +201,7 @@ def full_name(name: str) -> str:
 
 def read(text: str) -> PluginSharing | tuple[str, ...]:
     """Or every problem, as `field: what is wrong and what would be right`."""
-    document = read_yaml(text)
+    document = read_yaml(text, largest=LARGEST)
     if isinstance(document, NotYaml):
         return (f"(the document): {document.sentence}",)
     if not isinstance(document, dict | None):

@@ -100,7 +100,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _limited(number: Any) -> Any:
     """What other programs can hold, and Python can print."""
     if (isinstance(number, int) and number.bit_length() > MAX_BITS) or not math.isfinite(number):
-        raise ValueError(f"a number beyond {MAX_BITS} bits")
+        raise ValueError(f"a number that {MAX_BITS} bits do not hold")
     return number
 
 

@@ -1,6 +1,7 @@
 """`gpuplan import`: configs of NVIDIA's device plugin to plans."""
 
 import io
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -138,6 +139,41 @@ def test_a_section_that_the_plugin_does_not_know_makes_it_no_other_file(run: Run
     code, plans, notes = run("import", [config_map(any=f"{MPS_4}\nhealth: {{disabled: false}}"), node()])
     assert (code, list(items(plans))) == (0, ["n1"])
     assert "health: unknown to the device plugin" in notes
+
+
+@pytest.mark.parametrize(
+    ("replicas", "problem"),
+    [
+        ("7" * 4000, "a number that 64 bits do not hold .*line 1"),
+        (".nan", "a number that 64 bits do not hold .*line 1"),
+        ("-.inf", "a number that 64 bits do not hold .*line 1"),
+        ("4]", "is not valid YAML"),
+        ("4}]}}}\n---\n{sharing: {mps: {resources: [{name: gpu, replicas: 4", "has 2 documents: one is needed"),
+        ("4, x: " + "[" * 99 + "]" * 99, "is nested deeper than 100 levels"),
+        ("4, x: " + "y" * (1 << 16), "has more than 65,536 characters"),
+    ],
+    ids=lambda text: text[:12],
+)
+@pytest.mark.parametrize("key", ["default", "config.yaml"])
+def test_a_config_that_cannot_be_read_is_named_with_what_is_wrong(
+    run: Run, key: str, replicas: str, problem: str
+) -> None:
+    """It was passed over: there was no config, the person read."""
+    text = f"{{sharing: {{timeSlicing: {{resources: [{{name: gpu, replicas: {replicas}}}]}}}}}}"
+    code, _, notes = run("import", [config_map(**{key: text}), node()])
+    assert code == 1
+    assert re.search(rf"gpu-operator/\S+ {key}: .*{problem}", notes), notes
+
+
+def test_a_config_of_another_version_is_named(run: Run) -> None:
+    code, _, notes = run("import", [config_map(default=MPS_4.replace("v1", "v2")), node()])
+    assert (code, "default: version: " in notes) == (1, True)
+
+
+def test_an_unreadable_config_of_another_key_makes_the_only_one_no_other(run: Run) -> None:
+    code, plans, notes = run("import", [config_map(any=MPS_4, other=f"{MPS_4}\n["), node()])
+    assert (code, list(items(plans))) == (0, ["n1"])
+    assert "other: is not valid YAML" in notes
 
 
 @pytest.mark.parametrize(

@@ -177,8 +177,8 @@ def looks_like_one(document: object, text: str = "") -> bool:
 
 def what_it_is(document: object, text: str = "") -> str:
     """Of a text that belongs to other software about GPUs: whose it is, and what to do with it; else empty."""
-    if isinstance(document, NotYaml) and looks_like_one(document, text):
-        return document.sentence
+    if isinstance(document, NotYaml):
+        return document.sentence if looks_like_one(document, text) else ""
     if looks_like_one(document):
         return "a config of NVIDIA's device plugin: give the ConfigMap that holds it, and the Nodes"
     if isinstance(document, Mapping) and "mig-configs" in document:

@@ -68,6 +68,7 @@ class PlanReader:
         over = takewhile(lambda each: now - max(each[1].values()) >= FRESH_SECONDS, self._reported.items())
         for gone in [known for known, _ in over]:
             del self._reported[gone]
+        self._changes.retain(self._reported)
         limit = f"plan {name} reports more than {MOST_MODELS} unlike GPU models in an hour: the catalogue counts"
         why = "" if believed == models else limit
         self._changes.warn(why, about=name)

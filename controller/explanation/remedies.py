@@ -120,7 +120,9 @@ _ROWS = {
         f"Ask an administrator to label the node {LABEL_PARTITIONING}=mig, mps or auto.",
     ),
     Ineligible.UNKNOWN_MODEL: _Row(
-        _BLOCKED, "{gpus} {are} of an unknown model.", "Ask an administrator to check status.models of {plans}."
+        _BLOCKED,
+        "{gpus} {are} of an unknown model.",
+        "Ask an administrator to check status.models of {plans}, and in the controller's log whether it was believed.",
     ),
     Ineligible.NO_MIG_PLACEMENTS: _Row(
         _BLOCKED,

@@ -125,8 +125,7 @@ class Board:
             self.work += 1
             return self.filters.place_one(assignment, reach, within)
         wants, needs, ports = assignment.wants, assignment.needs, assignment.demand.host_ports
-        names = tuple([name for name, _ in needs.other])
-        failed = self._no_place.setdefault((wants, names, ports, reach), {})
+        failed = self._no_place.setdefault((wants, tuple([name for name, _ in needs.other]), ports, reach), {})
         for group in assignment.groups if groups is None else groups:
             known = failed.get(group)
             if known is not None and (needs.fits(known[0]) or not known[1].may_hold(needs)):

@@ -98,6 +98,17 @@ def test_nodes_that_are_gone_leave_nothing(clock: Clock) -> None:
     assert len(read._reported) == 1
 
 
+def test_what_was_said_of_a_node_that_is_gone_is_forgotten_with_its_models(clock: Clock) -> None:
+    """It was kept for ever, and a node of the same name was not named again."""
+    read = PlanReader(clock)
+    version = spent(read, node="gone")
+    models(read, plan(version + 1, reported(ODD, 10**6), node="gone"))
+    assert read._changes.last("gone")
+    clock.now += FRESH_SECONDS
+    models(read, plan(1, reported(ODD, 1), node="here"))
+    assert not read._changes.last("gone")
+
+
 @pytest.mark.parametrize("status", [None, {"models": None}, {"models": 3}, {"models": []}, 7, {"models": [3]}])
 def test_a_status_of_another_form_is_judged_where_plans_are_read(clock: Clock, status: Any) -> None:
     read = PlanReader(clock)

@@ -13,6 +13,7 @@ from tests.builders.objects import H100_NAME, Json
 from tests.builders.views import plan_reading
 from tests.controller.planner.builders import cluster, mig, mps, pod, server
 from tests.counted import calls
+from tests.drawn import cells
 
 LARGEST = 10**9 - 1
 """The most that the pattern of `profiles` admits."""
@@ -89,8 +90,7 @@ def ordinary(*more: tuple[NodeView, PlanView]) -> Snapshot:
     return cluster(*servers, *more, pending=pending)
 
 
-@pytest.mark.parametrize("cut", ["mig", "mps", "auto"])
-@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize(("kind", "cut"), cells([*STRANGE], ["mig", "mps", "auto"]))
 def test_a_strange_status_costs_its_own_node_alone(kind: str, cut: str) -> None:
     usual = {one.key for one in plan(ordinary()).placed if not one.key[1].startswith("any")}
     result = plan(ordinary(strange(kind, cut)))
@@ -102,6 +102,8 @@ def test_a_strange_status_costs_its_own_node_alone(kind: str, cut: str) -> None:
     assert result.cut_short is None
 
 
-@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, marks=pytest.mark.thorough) if one == "many models" else one for one in STRANGE]
+)
 def test_to_read_and_plan_a_strange_status_takes_no_more_than_some_seconds(kind: str) -> None:
     assert calls(lambda: plan(ordinary(strange(kind, "auto", more_mib=1)))) < 15_000_000

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.hardware.machine import NVML
 from tests.nodeagent.hardware.test_odd_answers import of_gpu
@@ -11,6 +12,16 @@ from tests.nodeagent.items import mig
 from tests.nodeagent.report.schema import check
 
 PROFILE_FIELDS = ("sliceCount", "instanceCount", "multiprocessorCount", "memorySizeMB", "id", "copyEngineCount")
+INSTANCE_FIELDS = (
+    ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "sliceCount"),
+    ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "multiprocessorCount"),
+    ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "id"),
+    ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "instanceCount"),
+    ("nvmlGpuInstanceGetInfo", "id"),
+    ("nvmlGpuInstanceGetInfo", "profileId"),
+    ("nvmlComputeInstanceGetInfo", "id"),
+    ("nvmlComputeInstanceGetInfo", "profileId"),
+)
 
 
 @pytest.mark.parametrize("value", [0, 2**64 - 1])
@@ -36,26 +47,14 @@ def test_an_absurd_number_in_a_profile_costs_no_other_gpu(
     check(world)
 
 
-@pytest.mark.parametrize("value", [0, 2**64 - 1])
-@pytest.mark.parametrize(
-    ("call", "field"),
-    [
-        ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "sliceCount"),
-        ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "multiprocessorCount"),
-        ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "id"),
-        ("nvmlGpuInstanceGetComputeInstanceProfileInfo", "instanceCount"),
-        ("nvmlGpuInstanceGetInfo", "id"),
-        ("nvmlGpuInstanceGetInfo", "profileId"),
-        ("nvmlComputeInstanceGetInfo", "id"),
-        ("nvmlComputeInstanceGetInfo", "profileId"),
-    ],
-)
+@pytest.mark.parametrize(("said", "value"), cells(INSTANCE_FIELDS, [0, 2**64 - 1]), ids=str)
 def test_an_absurd_number_of_an_instance_costs_no_other_gpu(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, call: str, field: str, value: int
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, said: tuple[str, str], value: int
 ) -> None:
     """Whichever GPU it is of: the other one is cut as planned, and nothing that is held goes."""
     world = make_world(cut(("3g.40gb", 0)), cut(("3g.40gb", 0)))
     world.settle(4)
+    call, field = said
     mine, real = world.gpu(0).uuid, getattr(NVML, call)
     owned = {id_ for id_ in (instance.uuid for instance in world.gpu(0).instances)}
     pod = world.pod("nvidia.com/mig-3g.40gb", device=min(i for i in owned if i))

@@ -6,6 +6,7 @@ from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.kubelet import CheckpointEntry, NoAnswer
 from nodeagent.observed.pods import NodePod
 from sandbox.driver.procfs import MAJORS, capability_minor
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, replace_both, replace_with_its_device
 from tests.nodeagent.items import mig, started
@@ -83,9 +84,10 @@ def is_held_until_it_ends(world: World, device: str, container: tuple[str, str])
     world.wait(61)
 
 
-@pytest.mark.parametrize("checkpoint", [True, False])
-@pytest.mark.parametrize("late_seconds", [3, 20, 35, 100])
-@pytest.mark.parametrize("story", ["the agent starts", "it has lost its memory", "it starts twice"])
+@pytest.mark.parametrize(
+    ("story", "late_seconds", "checkpoint"),
+    cells(["the agent starts", "it has lost its memory", "it starts twice"], [3, 20, 35, 100], [True, False]),
+)
 def test_a_pod_that_is_replaced_before_this_agent_saw_it_listed_keeps_its_device(
     world: World, story: str, checkpoint: bool, late_seconds: int
 ) -> None:
@@ -102,9 +104,7 @@ def test_a_pod_that_is_replaced_before_this_agent_saw_it_listed_keeps_its_device
     assert not exists(world, device)
 
 
-@pytest.mark.parametrize("checkpoint", [True, False])
-@pytest.mark.parametrize("ends_late", [True, False])
-@pytest.mark.parametrize("forgotten", [True, False])
+@pytest.mark.parametrize(("checkpoint", "ends_late", "forgotten"), cells([True, False], [True, False], [True, False]))
 def test_it_keeps_it_where_the_next_one_is_gone_as_well(
     world: World, checkpoint: bool, ends_late: bool, forgotten: bool
 ) -> None:
@@ -121,8 +121,7 @@ def test_it_keeps_it_where_the_next_one_is_gone_as_well(
     assert not exists(world, device)
 
 
-@pytest.mark.parametrize("checkpoint", [True, False])
-@pytest.mark.parametrize("restarted", [True, False])
+@pytest.mark.parametrize(("checkpoint", "restarted"), cells([True, False], [True, False]))
 def test_the_third_one_waits_for_it(thirds: World, checkpoint: bool, restarted: bool) -> None:
     """To the kubelet it was free, and no pod was ever seen with it."""
     device, first = replaced(thirds, TWO, checkpoint=checkpoint)

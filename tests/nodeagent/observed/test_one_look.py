@@ -8,6 +8,7 @@ from nodeagent.cdi.device_numbers import numbers_of, read_device_numbers
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.processes import DeviceNumber, Process
 from sandbox.driver.procfs import proc_of
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.world import World
 
@@ -41,9 +42,7 @@ def open_some(world: World, devices: Collection[str], *, known: bool) -> list[fr
     return looks
 
 
-@pytest.mark.parametrize("opened", [0, 1, 7])
-@pytest.mark.parametrize("end", ["finished", "deleted by force"])
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("opened", "end", "known"), cells([0, 1, 7], ["finished", "deleted by force"], [True, False]))
 def test_one_look_serves_all_pods_that_end_at_once(world: World, end: str, opened: int, known: bool) -> None:
     devices = sorted(i for ids in world.running.values() for i in ids)
     looks = open_some(world, devices[:opened], known=known)

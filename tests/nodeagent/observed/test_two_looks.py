@@ -11,6 +11,7 @@ from nodeagent.handover.config import read_ledger_mark, write_ledger
 from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.processes import ProcessTable
 from sandbox.driver.procfs import MAJORS
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import mig, pod_json, started, whole
@@ -164,8 +165,7 @@ def test_a_look_that_misses_a_pod_which_runs_though_the_api_shows_it_as_not_star
 
 
 @UNITS
-@pytest.mark.parametrize("lost", ["before the next Allocate", "after it"])
-@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize(("lost", "older"), cells(["before the next Allocate", "after it"], [False, True]))
 def test_a_process_outside_keeps_the_next_pod_waiting_though_the_ledger_was_lost(
     make_world: MakeWorld, unit: str, lost: str, older: bool
 ) -> None:

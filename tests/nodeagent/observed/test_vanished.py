@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, pod_json
@@ -64,8 +65,7 @@ def test_a_pod_that_is_replaced_before_the_watch_shows_it_keeps_its_device(
     assert world.layout() == "7g.80gb at 0"
 
 
-@pytest.mark.parametrize("starts", [True, False])
-@pytest.mark.parametrize("checkpoint", [True, False])
+@pytest.mark.parametrize(("starts", "checkpoint"), cells([True, False], [True, False]))
 def test_a_pod_that_is_replaced_keeps_its_device_while_the_watch_stands_still(
     world: World, monkeypatch: pytest.MonkeyPatch, starts: bool, checkpoint: bool
 ) -> None:

@@ -82,7 +82,7 @@ def named(cell: Iterable[object]) -> str:
     return ", ".join([*(f"{a.__name__} {b}" for a, b in zip(order, (*gaps, ""), strict=True)), *map(str, others)])
 
 
-@pytest.mark.parametrize("cell", [*REACHED, *random.Random(0).sample(CELLS, examples(200))], ids=named)
+@pytest.mark.parametrize("cell", [*REACHED, *random.Random(0).sample(CELLS, examples(100))], ids=named)
 def test_its_device_is_no_ones_while_a_process_is_left_and_anyones_within_a_minute(world: World, cell: Cell) -> None:
     order, gaps_seconds, process, phase, agent = cell
     world.pod(THREE)

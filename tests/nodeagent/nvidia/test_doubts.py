@@ -274,7 +274,7 @@ def test_a_daemon_that_read_the_default_is_signalled_when_its_link_names_the_key
     world.until(READY, seconds=20)
 
 
-@pytest.mark.parametrize("lives_seconds", [30.0, 70.0])
+@pytest.mark.parametrize("lives_seconds", [30.0, pytest.param(70.0, marks=pytest.mark.thorough)])
 def test_agents_that_end_again_and_again_do_not_keep_the_node_closed_for_a_controller_that_is_away(
     world: NvidiaWorld, lives_seconds: float
 ) -> None:

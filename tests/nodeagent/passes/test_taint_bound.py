@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.advertise.taint import BOUND_SECONDS
+from tests.drawn import cells
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig
 from tests.nodeagent.world import World
@@ -68,7 +69,7 @@ def test_it_goes_after_its_bound_in_any_case_and_stays_away(halves: World, stuck
     assert not halves.tainted()
 
 
-@pytest.mark.parametrize("lives_seconds", [4.0, 50.0, 90.0, 400.0])
+@pytest.mark.parametrize("lives_seconds", [pytest.param(4.0, marks=pytest.mark.thorough), 50.0, 90.0, 400.0])
 def test_agents_that_end_again_and_again_keep_it_for_no_longer_than_one(halves: World, lives_seconds: float) -> None:
     def live() -> None:
         until = halves.clock.now + lives_seconds
@@ -199,8 +200,7 @@ def unwritable(world: World) -> Path:
     return obstacle
 
 
-@pytest.mark.parametrize("record", ["", '{"since": 0, "givenUp": true}'])
-@pytest.mark.parametrize("lives_seconds", [4.0, 60.0])
+@pytest.mark.parametrize(("record", "lives_seconds"), cells(["", '{"since": 0, "givenUp": true}'], [4.0, 60.0]))
 def test_no_list_goes_and_no_taint_comes_while_its_start_cannot_be_remembered(
     halves: World, record: str, lives_seconds: float
 ) -> None:
@@ -233,7 +233,7 @@ def test_no_list_goes_and_no_taint_comes_while_its_start_cannot_be_remembered(
     assert halves.found() == ("Ready", "Confirmed")
 
 
-@pytest.mark.parametrize("lives_seconds", [20.0, 400.0])
+@pytest.mark.parametrize("lives_seconds", [pytest.param(20.0, marks=pytest.mark.thorough), 400.0])
 def test_a_record_that_cannot_be_written_any_more_bounds_the_taint_of_its_change_and_of_no_other(
     halves: World, lives_seconds: float
 ) -> None:

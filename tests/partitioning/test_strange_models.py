@@ -42,7 +42,9 @@ def test_few_profiles_of_a_gpu_with_many_slices_are_enumerated(profiles: int) ->
     assert max(state_table(strange).pareto(0)) == (16, *[0] * (profiles - 1))
 
 
-@pytest.mark.parametrize(("profiles", "size"), [(4, 1), (8, 1), (32, 1), (32, 2)])
+@pytest.mark.parametrize(
+    ("profiles", "size"), [(4, 1), (8, 1), pytest.param(32, 1, marks=pytest.mark.thorough), (32, 2)]
+)
 def test_what_grows_beyond_any_limit_is_given_up_soon(profiles: int, size: int) -> None:
     strange = model(profiles, size, name="endless")
 

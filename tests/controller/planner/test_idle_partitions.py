@@ -12,7 +12,7 @@ _LEFT_OUT = 6
 _COMPUTE_SLICES = 7
 
 
-@pytest.mark.parametrize("seed", [61, 501, 7103])
+@pytest.mark.parametrize("seed", [61, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (501, 7103))])
 def test_idle_partitions_are_not_destroyed_by_the_dozen_for_one_pod(seed: int) -> None:
     snapshot = instance(nodes=100, gpus=8, pods=2_000, seed=seed, mix=MIXES["plain"])
     result = plan(snapshot)

@@ -13,6 +13,7 @@ from nodeagent.observed.pods import ObservedPods
 from nodeagent.observed.processes import Process, ProcessTable
 from tests.crashes.explore.actors import Choice
 from tests.crashes.explore.explorer import explore, replay, shrink
+from tests.drawn import points
 from tests.nodeagent.node_fakes import KubeletMemory, PluginMemory
 from tests.nodeagent.pods_memory import PodsMemory
 
@@ -91,12 +92,20 @@ def schedule(text: str) -> tuple[Choice, ...]:
 
 
 @pytest.mark.parametrize("harm", FOUND)
-def test_what_was_harmful_once_is_found_without_its_repair(monkeypatch: pytest.MonkeyPatch, harm: str) -> None:
+def test_what_was_harmful_once_is_harmless_and_seen_without_its_repair(
+    monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
     switch_off, text, what = FOUND[harm]
-    short = schedule(text)
-    assert replay(short) == ""
+    assert replay(schedule(text)) == ""
     switch_off(monkeypatch)
-    assert what in replay(short)
+    assert what in replay(schedule(text))
+
+
+@pytest.mark.parametrize("harm", points([*FOUND]))
+def test_what_is_left_of_a_schedule_is_all_that_it_takes(monkeypatch: pytest.MonkeyPatch, harm: str) -> None:
+    switch_off, text, _ = FOUND[harm]
+    short = schedule(text)
+    switch_off(monkeypatch)
     assert shrink((Choice("node"), *short, Choice("time"))) == short
 
 

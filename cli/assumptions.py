@@ -59,13 +59,12 @@ def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...]
     count, memory = labels.get(names.LABEL_COUNT, "1"), labels.get(names.LABEL_MEMORY, "")
     version = [labels.get(name, "") for name in (names.LABEL_COMPUTE_MAJOR, names.LABEL_COMPUTE_MINOR)]
     for_mig = enablement(labels).mode == "mig" and labels.get(names.LABEL_MIG_CAPABLE) != "false"
-    if for_mig or not all(text.isdecimal() for text in (count, memory, *version)) or not 1 <= int(count) <= MAX_GPUS:
-        what = (
-            ""
-            if for_mig
-            else f", nor do {names.LABEL_MEMORY} and gpu.compute.major and minor say enough for MPS slices"
-        )
-        return f"{names.LABEL_PRODUCT}={product} is an unknown model, and no agent has reported its profiles{what}"
+    if not count.isdecimal() or not 1 <= int(count) <= MAX_GPUS:
+        return f"{names.LABEL_COUNT}={count} is no number of GPUs from 1 to {MAX_GPUS}"
+    if for_mig or not all(text.isdecimal() for text in (memory, *version)):
+        unknown = f"{names.LABEL_PRODUCT}={product} is an unknown model, and no agent has reported its profiles"
+        lacking = f"{names.LABEL_MEMORY} and gpu.compute.major and minor"
+        return unknown if for_mig else f"{unknown}, nor do {lacking} say enough for MPS slices"
     name = product.removesuffix("-SHARED").replace("-", " ")
     model = model_from_report(f"{name} ({memory} MiB)", int(memory), (), (int(version[0]), int(version[1])))
     gpu = Gpu(model=model, name=model.names[0], memory_mib=int(memory), mig_enabled=False, layout=Layout.of(()))

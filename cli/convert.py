@@ -166,12 +166,12 @@ def _plan(node: Json, key: str, found: nvidia_config.PluginSharing) -> Json | No
     if sharing is None:
         _note(f"{name}: config {key!r} shares nothing, so no plan is needed")
         return None
+    several = sharing.fail_requests_greater_than_one
+    # To refuse several is the default of plans, and of the plugin for MPS alone.
+    items = _items(node, sharing, several if found.mps else bool(several))
     if found.time_slicing:
         _note(f"{name}: time-slicing becomes equal MPS replicas, whose memory and threads are limited")
-    refuse_several = sharing.fail_requests_greater_than_one
-    if refuse_several is None and found.time_slicing:
-        refuse_several = False  # the default of NVIDIA's plugin where it slices time; for MPS it is to refuse
-    return plan_body({"name": name}, spec={"nodeName": name, "gpus": _items(node, sharing, refuse_several)})
+    return plan_body({"name": name}, spec={"nodeName": name, "gpus": items})
 
 
 def _items(node: Json, sharing: nvidia_config.Sharing, refuse_several: bool | None) -> list[Json]:
@@ -179,7 +179,7 @@ def _items(node: Json, sharing: nvidia_config.Sharing, refuse_several: bool | No
     shared = [one for one in sharing.resources if one.resource == WHOLE]  # others match nothing on a node without MIG
     if not shared:
         others = sorted({one.resource for one in sharing.resources})
-        raise NoEqualError(f"sharing of {', '.join(others)} has no equal: MIG instances are not shared")
+        raise NoEqualError(f"sharing of {', '.join(others)} has no equal: plans share {WHOLE}, and no MIG instances")
     if any(one.memory_gb is not None for one in shared):
         return _sized_items(_gpus(node, ""), shared)
     # The plugin unites the ids of two entries with one name: the larger one counts.

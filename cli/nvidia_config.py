@@ -226,8 +226,9 @@ def read(text: str) -> PluginSharing | tuple[str, ...]:
             place = f"sharing.{name}.resources[{index}]"
             if one.memory_gb is None and one.devices != "all":
                 remarks.append(f"{place}.devices: ignored, all devices are shared")
-            if one.memory_gb is None and one.rename and not (block and block.rename_by_default):
-                remarks.append(f"{place}.rename: ignored, pods request {one.resource}")
+            served = f"{one.resource}.shared" if block and block.rename_by_default else one.resource
+            if one.memory_gb is None and one.rename and full_name(one.rename) != served:
+                remarks.append(f"{place}.rename: ignored, pods request {served}")
     return PluginSharing(mps=mps, time_slicing=None if mps else slicing, remarks=tuple(remarks))
 
 
@@ -250,4 +251,4 @@ def path_of(location: Iterable[int | str]) -> str:
 def _sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "missing":
         return "is missing: the device plugin refuses the file without it"
-    return str(error["msg"]).removeprefix("Value error, ")
+    return str(error["msg"]).removeprefix("Value error, ").replace("tuple", "list")

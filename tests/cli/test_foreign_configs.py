@@ -85,3 +85,21 @@ def test_config_maps_of_strangers_are_not_read(run: Run, monkeypatch: pytest.Mon
     monkeypatch.setattr("cli.convert.read_yaml", read_and_note)
     assert run("import", [*strangers, config_map(default=MPS_4), node()])[0] == 0
     assert seen == [MPS_4]
+
+
+def test_a_name_that_the_plugin_does_not_give_is_remarked_on(run: Run) -> None:
+    text = "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: gpu, rename: NAME, replicas: 4}]}}"
+    ignored = "resources[0].rename: ignored, pods request nvidia.com/gpu.shared"
+    for name, remarked in {"gpu.mine": True, "gpu.shared": False, "nvidia.com/gpu.shared": False}.items():
+        _, plans, notes = run("import", [config_map(any=text.replace("NAME", name)), node()])
+        assert items(plans)["n1"][0]["mps"]["renameByDefault"]
+        assert (ignored in notes) is remarked, notes
+
+
+def test_a_refused_node_reads_of_nothing_that_becomes_replicas(run: Run) -> None:
+    text = "sharing: {timeSlicing: {resources: [{name: NAME, replicas: 4}]}}"
+    for name, count in {"t4": "2", "gpu.shared": "2", "gpu": "17"}.items():
+        code, plans, notes = run("import", [config_map(any=text.replace("NAME", name)), node(count=count)])
+        assert (code, plans) == (1, [])
+        assert "time-slicing becomes" not in notes
+        assert (f"sharing of nvidia.com/{name} has no equal: plans share nvidia.com/gpu" in notes) is (count == "2")

@@ -211,3 +211,16 @@ def test_lines_fit_the_terminal(
         assert main(["plan", "-f", str(path)]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert most - 25 < max(map(len, lines)) <= most
+
+
+@pytest.mark.parametrize("count", ["17", "0", "four"])
+@pytest.mark.parametrize("product", ["NVIDIA-A16", "NVIDIA-L40S"])
+def test_a_wrong_number_of_gpus_is_named_for_any_card(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, count: str, product: str
+) -> None:
+    labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": count, "nvidia.com/gpu.memory": "15356"}
+    version = {"nvidia.com/gpu.compute.major": "8", "nvidia.com/gpu.compute.minor": "6"}
+    odd = node(labels={"gpuplan.dev/gpu-partitioning": "mps", **labels, **version})
+    (left,) = planned(capsys, dump(tmp_path, odd))["leftOut"]
+    assert "nvidia.com/gpu.count" in left["reason"]
+    assert "number of GPUs from 1 to 16" in left["reason"]

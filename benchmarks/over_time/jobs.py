@@ -21,6 +21,7 @@ from partitioning.mps import BYTES_PER_GB, BYTES_PER_MIB, shareable_mib
 
 COLUMNS = ("name", "arrival_ms", "profile", "duration_ms")
 ALIBABA = ("name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
+DEFAULT_MODEL = "H100-80GB"
 _PROFILE = re.compile(r"(?:MIG )?([1-9]\d*g\.[1-9]\d*gb(?:[+-][a-z.]+)*|[1-9]\d*gb)")
 _LONGEST_MS = 100 * 366 * 86_400_000
 
@@ -72,8 +73,10 @@ class Size:
     def profiles(self) -> Mapping[int, str]:
         """By sevenths of a GPU the plain profile with least memory; of slices, those with as much memory."""
         found: dict[int, str] = {}
-        for spec in sorted((one for one in self.model.profiles if "+" not in one.name), key=lambda one: -one.size):
-            memory = f"{spec.size * self.gigabytes // self.model.slots}gb"
+        # Slices of a GPU without MIG are such parts of it as those of an H100.
+        like = self.model if self.model.mig_capable else next(one for one in known_models() if one.key == DEFAULT_MODEL)
+        for spec in sorted((one for one in like.profiles if "+" not in one.name), key=lambda one: -one.size):
+            memory = f"{spec.size * self.gigabytes // like.slots}gb"
             found[spec.compute_slices] = memory if self.shared else spec.name
         return found
 
@@ -82,7 +85,7 @@ def read_jobs(path: Path) -> list[Job]:
     """In order of arrival; raises TraceError."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(file, skipinitialspace=True)
             columns = reader.fieldnames or ()
             jobs = list((_alibaba if set(ALIBABA) <= set(columns) else _plain)(reader, columns, path))
     except OSError as error:
@@ -102,15 +105,16 @@ def read_size(text: str) -> Size:
         if key not in ("nodes", "gpus", "model", "partitioning") or not value or key in given:
             raise TraceError(f"--cluster: {part!r} is not understood: write nodes=4,gpus=4,model=H100-80GB")
         given[key] = value
-    name = given.get("model", "H100-80GB")
+    name = given.get("model", DEFAULT_MODEL)
     model = next((one for one in known_models() if one.key == name), None) or model_for_product(name)
-    if model is None or not model.mig_capable:
-        names = ", ".join(one.key for one in known_models() if one.mig_capable)
-        raise TraceError(f"--cluster: model {name!r} is unknown or has no MIG: give one of {names}")
     partitioning = given.get("partitioning", Partitioning.MIG)
     if partitioning not in (Partitioning.MIG, Partitioning.MPS):
         raise TraceError(f"--cluster: partitioning is {partitioning!r}: give mig or mps")
     shared = partitioning == Partitioning.MPS
+    if model is None or not (model.mig_capable or shared):
+        names = ", ".join(one.key for one in known_models() if one.mig_capable or shared)
+        why = "unknown" if shared else "unknown or has no MIG"
+        raise TraceError(f"--cluster: model {name!r} is {why}: give one of {names}")
     return Size(nodes=_count(given, "nodes"), gpus=_count(given, "gpus"), model=model, shared=shared)
 
 
@@ -133,7 +137,7 @@ def _plain(rows: "csv.DictReader[str]", columns: Sequence[str], path: Path) -> I
             line.refuse("name", f"is on line {lines[name]}, too: each job needs a name of its own")
         lines[name] = rows.line_num
         if profile is None:
-            line.refuse("profile", "is no MIG profile: write 1g.10gb, as nvidia-smi prints it")
+            line.refuse("profile", "is no MIG profile: write 1g.10gb, as nvidia-smi prints it, or 10gb for a slice")
         yield Job(
             name=name,
             arrival=line.milliseconds("arrival_ms") / 1000,

@@ -253,6 +253,15 @@ def test_foreign_pod_list_is_read(tmp_path: Path) -> None:
     assert [set(json.loads(line)["wait"]) for line in shown] == [{"all", "1g.10gb", "2g.20gb"}] * 3
 
 
+def test_slices_are_replayed_on_gpus_without_mig_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("name, arrival_ms, profile, duration_ms\na, 0, 24gb, 5000\nb, 10, 10gb, 5000\nc, 0, 99gb, 5\n")
+    for jobs, unfinished in ((str(trace), 1), ("steady:0.3", 0)):
+        given = ["--jobs", jobs, "--cluster", "nodes=1,gpus=2,model=L40S,partitioning=mps", "--seeds", "1"]
+        assert main([*given, "--policy", "first-fit", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["unfinished"] == unfinished
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
@@ -288,6 +297,7 @@ def test_bad_line_is_refused_with_line_and_field(
         (("--jobs", "steady", "--seeds", "1,1"), "--seeds: '1,1' is not understood"),
         (("--jobs", "steady", "--cluster", "nodes=0"), "--cluster: nodes is '0'"),
         (("--jobs", "steady", "--cluster", "model=T4"), "--cluster: model 'T4' is unknown or has no MIG"),
+        (("--jobs", "steady", "--cluster", "model=T9,partitioning=mps"), "--cluster: model 'T9' is unknown: give one"),
         (("--jobs", "steady", "--cluster", "partitioning=vgpu"), "--cluster: partitioning is 'vgpu': give mig or mps"),
         (
             ("--jobs", "steady", "--cluster", "partitioning=mps", "--policy", "nos"),

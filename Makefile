@@ -1,8 +1,8 @@
 # Two commands set up everything on a fresh machine: `make demo` and `make test`. `make help` lists the others.
 PYTHON ?= python3
 BIN := .venv/bin
-# For two cores: tests of processes wait as much as they compute. Each more collects all tests once more.
-WORKERS ?= 3
+# For two cores: tests of processes wait as much as they compute. Each more collects all tests once more, 4 CPU s.
+WORKERS ?= 4
 PROFILE ?= quick
 # Many images for CI set it. Each of the processes that tests start would then compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE

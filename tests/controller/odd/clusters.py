@@ -176,7 +176,7 @@ def _in_order(pods: list[PodView]) -> tuple[PodView, ...]:
 
 def _context(rng: random.Random) -> SchedulingContext:
     return SchedulingContext(
-        namespaces={name: {} for name in (*odd.NAMESPACES, "good")},
+        namespaces={name: odd.labels_of_namespace(rng, name) for name in (*odd.NAMESPACES, "good")},
         claims=hopeless.CLAIMS,
         volumes=hopeless.VOLUMES,
         storage_classes={},
@@ -199,7 +199,7 @@ def _servers(rng: random.Random, roomy: bool) -> list[tuple[NodeView, PlanView]]
 def _server(rng: random.Random, number: int, kind: str) -> tuple[NodeView, PlanView]:
     model = A100 if number and rng.random() < 0.2 else H100
     used = [("1g.10gb", 0)] if rng.random() < 0.2 and model is H100 else []
-    labels = {odd.HOST: f"n{number}", odd.ZONE: f"z{number % 2}"}
+    labels = {odd.HOST: f"n{number}", odd.ZONE: f"z{number % 2}", "cores": odd.NUMBERS[number % len(odd.NUMBERS)]}
     gpus = [
         mig(index, gpu_model=model, used=used if index == 1 else []) if kind == "mig" else mps(index, gpu_model=model)
         for index in range(2)

@@ -67,9 +67,12 @@ def _spread(rng: random.Random, raw: Json) -> None:
 
 def _large(rng: random.Random, raw: Json) -> None:
     """It fits no node, or an empty one only."""
-    for one in raw["spec"]["containers"]:
-        one["resources"]["limits"].pop("cpu", None)
-    raw["spec"]["containers"][0]["resources"]["limits"]["cpu"] = rng.choice(("150", "192", "1000"))
+    spec = raw["spec"]
+    # What other parts request of it may outweigh that, or wrap around.
+    limits = [one["resources"]["limits"] for one in (*spec["containers"], *spec.get("initContainers", ()))]
+    for amounts in (*limits, spec.get("overhead", {}), *spec.get("resources", {}).values()):
+        amounts.pop("cpu", None)
+    limits[0]["cpu"] = rng.choice(("150", "192", "1000"))
 
 
 def _missing(rng: random.Random, raw: Json) -> None:

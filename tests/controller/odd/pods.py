@@ -38,6 +38,8 @@ AMOUNTS = (
     *("9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616"),
     *("18446744073709551617", "12345678901234567890123456789", "9" * 60, "1000000", "2147483648"),
 )
+NUMBERS = ("0", "-1", "-0", "00", "+1", "x", "", "0x1", "1e3", "9223372036854775807", "9223372036854775808", "9" * 63)
+"""What a comparison by Gt and Lt takes for one, or not."""
 NOTHING = ("0", "1e999", "1e30", "1e19", "18446744073709551616", "1e63")
 """Amounts that are none to Kubernetes."""
 DEVICES = (
@@ -243,10 +245,83 @@ def elsewhere(rng: random.Random, name: str) -> Json:
     )
 
 
+def sidecars(rng: random.Random, name: str) -> Json:
+    """Before and between init containers, which need what those that stay have left."""
+    found = [
+        objects.container(f"i{one}", {key: rng.choice(AMOUNTS) for key in ("cpu", SLICE)})
+        for one in range(rng.randint(1, 6))
+    ]
+    for one in found:
+        one.update(rng.choice(({"restartPolicy": "Always"}, {})))
+    return _pod(rng, name, initContainers=found)
+
+
+def of_pod(rng: random.Random, name: str) -> Json:
+    """What it requests as a whole, and what its runtime class adds."""
+    keys = ("cpu", "memory", "hugepages-2Mi", "hugepages-1Gi")
+    amounts = {key: rng.choice(AMOUNTS) for key in rng.sample(keys, rng.randint(0, 3))}
+    added = {key: rng.choice(AMOUNTS) for key in rng.sample((*keys, SLICE, "example.com/nic"), rng.randint(0, 3))}
+    return _pod(rng, name, resources=rng.choice(({}, {"requests": amounts}, {"limits": amounts})), overhead=added)
+
+
+def huge_pages(rng: random.Random, name: str) -> Json:
+    requests = {f"hugepages-{rng.choice(('2Mi', '1Gi', '64Ki', '0', 'x'))}": rng.choice(AMOUNTS) for _ in range(2)}
+    return _pod(rng, name, {SLICE: "1", "ephemeral-storage": rng.choice(AMOUNTS), **requests})
+
+
+def measured(rng: random.Random, name: str) -> Json:
+    """By numbers in labels of nodes, which may be none."""
+    chosen = [
+        {"key": rng.choice((HOST, "cores")), "operator": rng.choice(("Gt", "Lt")), "values": [rng.choice(NUMBERS)]}
+        for _ in range(rng.choice((1, 30)))
+    ]
+    return _pod(rng, name, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": chosen}]}}})
+
+
+def domains(rng: random.Random, name: str) -> Json:
+    """Spread by every field that there is."""
+    policies = ("Honor", "Ignore")
+    constraint = {
+        "topologyKey": rng.choice((HOST, ZONE)),
+        "maxSkew": rng.choice((1, 2**31 - 1)),
+        "minDomains": rng.choice((1, 3, 2**31 - 1)),
+        "whenUnsatisfiable": "DoNotSchedule",
+        "matchLabelKeys": rng.choice(([], ["own"], ["absent", "own"])),
+        "nodeTaintsPolicy": rng.choice(policies),
+        "nodeAffinityPolicy": rng.choice(policies),
+        "labelSelector": rng.choice((None, {}, _selector("own", "Exists"))),
+    }
+    return _pod(rng, name, metadata={"labels": {"own": name}}, topologySpreadConstraints=[constraint])
+
+
+def ranked(rng: random.Random, name: str) -> Json:
+    """At the ends of what a priority can be."""
+    priority = rng.choice((-(2**31), 2**31 - 1, 2_000_001_000, 10**9))
+    return _pod(rng, name, priority=priority, preemptionPolicy=rng.choice(("Never", "PreemptLowerPriority")))
+
+
+def templates(rng: random.Random, name: str) -> Json:
+    """Claims and volumes that are to be made from what is gone."""
+    claims = [{"name": "c", "resourceClaimTemplateName": "gone"}, {"name": "d", "resourceClaimName": "gone"}]
+    made = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "gone"}
+    found = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": made}}}]
+    more: Json = rng.choice(
+        ({"resourceClaims": claims}, {"volumes": found}, {"resourceClaims": claims, "volumes": found})
+    )
+    return _pod(rng, name, **more)
+
+
 KINDS: tuple[Maker, ...] = (
     *(amounts, containers, values, terms, itself, labels, tolerations, node_terms, spread, sizes, absent, several),
-    *(numbers, gang, follower, named, ports, claims, gated, volumes, scheduled, elsewhere),
+    *(numbers, gang, follower, named, ports, claims, gated, volumes, scheduled, elsewhere, sidecars, of_pod),
+    *(huge_pages, measured, domains, ranked, templates),
 )
+
+
+def labels_of_namespace(rng: random.Random, name: str) -> dict[str, str]:
+    """None, its name as Kubernetes labels it, or very many."""
+    many = {f"label-{one}": "" for one in range(2_000)}
+    return rng.choice(({}, {"kubernetes.io/metadata.name": name}, many))
 
 
 def hiding(rng: random.Random, node: str) -> Json:

@@ -48,6 +48,15 @@ def test_a_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
     assert "Pod group train needs places for 2 pods at once; only 0 can be provided." in result.unplaced[0].message
 
 
+def test_a_gang_of_one_waits_as_any_pod_does() -> None:
+    full = server("node-1", mig(used=[("7g.40gb", 0)]))
+    alone, one = (pod("p", "7g.40gb", gang=gang, gang_size=len(gang) and 1) for gang in ("", "train"))
+    found = [plan(cluster(full, pods=[holder("node-1", "7g.40gb")], pending=[each])) for each in (alone, one)]
+
+    assert reasons(found[1]) == reasons(found[0]) == {"p": UnplacedReason.WAITS_FOR_RELEASE}
+    assert found[1].unplaced[0].message == found[0].unplaced[0].message
+
+
 @pytest.mark.parametrize("labels", [(), (("app", "web"),)])
 def test_what_a_gang_leaves_goes_also_to_a_pod_whose_place_others_decide(labels: tuple[tuple[str, str], ...]) -> None:
     """Its pods are cheaper, and have the GPU first. Only a pod with the label keeps away from the other node."""

@@ -14,6 +14,7 @@ from controller.model.scheduling import (
     Requirement,
     SchedulingContext,
     SpreadConstraint,
+    Toleration,
 )
 from controller.model.snapshot import Snapshot
 from controller.model.views import PlannerOptions, PodView
@@ -46,6 +47,23 @@ def test_a_pod_is_tried_on_a_node_that_refused_another_of_its_app_for_its_own_se
     snapshot = cluster(*servers, pods=[running, *full], pending=[of_any, fast])
 
     assert placed(plan(snapshot)) == {"b-fast"}
+
+
+def test_a_pod_is_tried_on_a_node_that_refused_another_of_its_app_which_tolerates_more() -> None:
+    """A tainted node does not count for a pod that tolerates nothing: to `any` zone a has one, to `none` it has not."""
+    spread = (SpreadConstraint(topology_key=ZONE, selector=WEB, honors_taints=True),)
+    servers = [
+        server("a1", mig(), labels={HOST: "a1", ZONE: "a"}),
+        server("a2", mig(used=FULL), labels={HOST: "a2", ZONE: "a"}, taints=("special",)),
+        server("b1", mig(used=FULL), labels={HOST: "b1", ZONE: "b"}),
+    ]
+    running = replaced(pod("e", node_name="a2"), labels=(("app", "web"),))
+    full = [holder(name, ("1g.5gb", 7), name=name) for name in ("a2", "b1")]
+    of_any = web("a-any", spread=spread, tolerations=(Toleration(operator="Exists"),))
+    none = web("b-none", spread=spread)
+    snapshot = cluster(*servers, pods=[running, *full], pending=[of_any, none])
+
+    assert placed(plan(snapshot)) == {"b-none"}
 
 
 def test_pods_that_their_affinity_keeps_off_every_node_take_no_place_while_a_gang_waits() -> None:

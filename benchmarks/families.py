@@ -58,6 +58,8 @@ FAMILIES: Mapping[str, Family] = {
     "5 models": Family(products=_MODELS),
     "several": Family(several=0.3),
     "levels": Family(priorities=_LEVELS),
+    "cpu uneven, levels": Family(priorities=_LEVELS, cpu_milli=_UNEVEN, cpu_milli_per_slice=_LIGHT_AND_HEAVY),
+    "memory uneven, levels": Family(priorities=_LEVELS, memory_gib=(256, 1024), memory_gib_per_slice=(4, 8, 16, 32)),
     "claims": Family(rules=((0.5, placed_rules.harmless_claims),)),
     "claims, levels": Family(priorities=_LEVELS, rules=((0.3, placed_rules.harmless_claims),)),
     "zonal claims": Family(rules=((0.5, placed_rules.zonal_claims),)),

@@ -14,8 +14,8 @@ from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 
-_ROUNDS = 4
-_PROBES = 8
+_ROUNDS = 8
+_PROBES = 32
 """So many nodes are probed for one pod that should leave its own."""
 
 Amount = Callable[[Capacity], int]

@@ -6,7 +6,8 @@ the last is served in full. Otherwise the levels are placed one after the other,
 those that can move are placed in one go. What serves most of all this stays, compared from the top. In one go means:
 pods are divided among node groups; in each, they are admitted on counts, whether constrained or not. Constrained ones
 have their places first, then the others get what is ready as long as the rest still fits then, and are placed hardest
-first. What is left is filled, cheapest first. Never moves a pod with a reservation.
+first. What is left is filled, cheapest first, and lower levels give way to single pods of upper ones. Never moves a pod
+with a reservation.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from controller.planner.board.board import Board
 from controller.planner.board.devices import Reach
 from controller.planner.bound import upper_bound
 from controller.planner.changing_places import change_places
+from controller.planner.giving_way import give_way
 from controller.planner.improvement import exchange
 from controller.planner.placement.admission import admit
 from controller.planner.placement.constrained import ConstrainedPlacement
@@ -210,6 +212,8 @@ def _improve(board: Board, levels: Levels, cost: Cost, rules: Rules, most: int) 
         before = left
         if left > 0 and not board.effort.hurries():
             left -= change_places(board, list(chain.from_iterable(singles)), cost, left)
+        if not board.effort.hurries():
+            left -= give_way(board, levels, cost, rules.improve_steps)
         for level in singles if not board.effort.hurries() else ():
             left -= exchange(board, level, cost, rules.improve_steps, left)
         if left == before:

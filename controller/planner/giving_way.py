@@ -3,8 +3,8 @@
 Takes the board and the pods that are placed in one go, by level. On one node after the other, pods are lifted until the
 one that waits has room, those of the lowest level first; those that still fit then stay. Others of its own level and
 above must find a place elsewhere, or the trial counts for nothing. The node on which the fewest lose their place,
-compared from the top, is taken. Bounded by a count of lifted pods and of searches. Never costs a pod of the same level or of an upper
-one its place, and never moves gangs.
+compared from the top, is taken. Bounded by a count of lifted pods and of searches. Never costs a pod of the same level
+or of an upper one its place, and never moves gangs.
 """
 
 from bisect import insort

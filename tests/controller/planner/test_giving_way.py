@@ -9,6 +9,7 @@ from benchmarks.families import FAMILIES, case
 from benchmarks.oracle import exact_levels
 from controller.planner import strategy
 from controller.planner.board.assignment import Assignment
+from controller.planner.giving_way import give_way
 from controller.planning import plan
 from tests.controller.planner.checker import check
 from tests.drawn import cells
@@ -24,7 +25,7 @@ from tests.drawn import cells
     ],
 )
 def test_lower_levels_have_nearly_all_that_upper_ones_leave(name: str, seed: int) -> None:
-    """While levels without a place for all were placed one after the other, 5 of 32, 14 of 60 and 2 of 62 were served."""
+    """Placed one after the other, the lowest had 5 of 32, 14 of 60, 59 of 68 and 2 of 62 places."""
     made = case(FAMILIES[name], nodes=10, gpus=8, seed=seed, more=0.6)
     assert made.judged is not None
     possible = exact_levels(made.judged, seconds=20)
@@ -46,7 +47,7 @@ KINDS = ("cpu uneven, levels", "memory uneven, levels", "all", "spread, levels",
 def test_no_pod_gives_way_to_one_of_its_own_level_or_below(
     monkeypatch: pytest.MonkeyPatch, name: str, seed: int
 ) -> None:
-    gained, give_way = list[int](), strategy.give_way
+    gained = list[int]()
 
     def counting(board: Any, levels: Sequence[Sequence[Assignment]], *args: Any) -> int:
         def placed() -> list[set[int]]:

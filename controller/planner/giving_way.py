@@ -22,7 +22,7 @@ _SEARCH = 5
 Lifted = list[tuple[Assignment, int, Taken]]
 """Pods, their nodes, and what they had there."""
 Lost = tuple[int, ...]
-"""Ranks of the pods that lose their places, as negative numbers, least first: fewer and lower ones compare as less."""
+"""Ranks of the pods that lose their places, negative, upper levels first: fewer and lower ones compare as less."""
 
 
 def give_way(
@@ -37,7 +37,7 @@ def give_way(
     givers = _Givers(board, sorted(members, key=lambda one: (-one.rank, -cost(one))), steps)
     in_vain: list[Assignment] = []
     for one in waiting:
-        if not any(_needs_no_less(one, other) for other in in_vain) and not givers.serve(one):
+        if givers.steps > 0 and not any(_needs_no_less(one, other) for other in in_vain) and not givers.serve(one):
             in_vain.append(one)
     return sum(one.placed for one in members) - before
 
@@ -52,25 +52,26 @@ class _Givers:
     """Pods that may give way, those of each node in the order in which they should."""
 
     def __init__(self, board: Board, members: Sequence[Assignment], steps: int) -> None:
-        self._board, self._steps = board, steps
+        self._board, self.steps = board, steps
         self._order = {id(one): number for number, one in enumerate(members)}
         self._on_node: dict[int, list[Assignment]] = {}
-        for one in members:
-            if one.placed:
-                self._on_node.setdefault(one.node, []).append(one)
+        for one in [each for each in members if each.placed]:
+            self._on_node.setdefault(one.node, []).append(one)
 
     def serve(self, one: Assignment) -> bool:
         """Place this one where the fewest lose their places; False: no node has room, or no steps are left."""
         found: list[tuple[Lost, int]] = []
+        self.steps -= _SEARCH
         for node in self._on_node:
-            if self._board.group_of[node] in one.groups and self._steps > 0 and len(found) < _PROBES:
+            if self._board.group_of[node] in one.groups and self.steps > 0 and len(found) < _PROBES:
                 lifted, lost = self._take_over(one, node)
                 self._board.restore((one, *(each for each, _, _ in lifted)), lifted)
                 found += [] if lost is None else [(lost, node)]
-        if not found:
+        lifted, lost = self._take_over(one, min(found)[1]) if found else ([], None)
+        if lost is None:  # or too few steps were left to do the same once more
+            self._board.restore((one, *(each for each, _, _ in lifted)), lifted)
             return False
-        node = min(found)[1]
-        for each, _, _ in self._take_over(one, node)[0]:
+        for each, node, _ in lifted:
             self._on_node[node].remove(each)
             if self._placed(each):
                 self._enter(each)
@@ -79,12 +80,11 @@ class _Givers:
 
     def _placed(self, one: Assignment) -> bool:
         """Where it was, or elsewhere."""
-        self._steps -= 0 if one.placed else _SEARCH * len(one.groups)
-        return one.placed or (self._steps > 0 and self._board.place(one))
+        self.steps -= 0 if one.placed else _SEARCH * len(one.groups)
+        return one.placed or (self.steps > 0 and self._board.place(one))
 
     def _enter(self, one: Assignment) -> None:
-        others = self._on_node.setdefault(one.node, [])
-        insort(others, one, key=lambda each: self._order[id(each)])
+        insort(self._on_node.setdefault(one.node, []), one, key=lambda each: self._order[id(each)])
 
     def _take_over(self, one: Assignment, node: int) -> tuple[Lifted, Lost | None]:
         """Those that were lifted, and what that costs if the pod is placed now; None: it may not stay."""
@@ -92,10 +92,10 @@ class _Givers:
         lower = (each for each in others if each.rank > one.rank)
         equal = (each for each in reversed(others) if each.rank <= one.rank and not each.constrained)
         lifted: Lifted = []
-        self._steps -= 1
+        self.steps -= 1
         for each in list(chain(lower, equal)):
             lifted.append((each, *board.lift(each)))
-            self._steps -= 1
+            self.steps -= 1
             if board.place_on(one, node):
                 break
         if not one.placed:
@@ -106,4 +106,4 @@ class _Givers:
         left = [each for each, _, _ in lifted if not each.placed]
         if not all(each.rank > one.rank or self._placed(each) for each in left):
             return lifted, None
-        return lifted, tuple(sorted(-each.rank for each in left if each.rank > one.rank))
+        return lifted, tuple(sorted((-each.rank for each in left if each.rank > one.rank), reverse=True))

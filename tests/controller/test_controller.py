@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -19,6 +19,8 @@ from controller.wiring import Controller
 from crds.v1alpha1 import paths
 from crds.v1alpha1.names import NAMESPACE
 from crds.v1alpha1.plan import GPUPartitionPlan
+from kube import apply
+from kube.access import ACCESS_REVIEWS, TOKEN_REVIEWS
 from kube.concurrency import REQUESTS
 from kube.leases import lease_path
 from tests.apiserver import Refuse
@@ -239,3 +241,39 @@ def test_another_configuration_of_the_scheduler_ends_the_process(
     path.write_text(yaml.safe_dump({**configuration, "profiles": [{"schedulerName": "another"}]}))
 
     assert eventually(lambda: controller.lost, "the controller to notice")
+
+
+def may(token: str, document: dict[str, Any]) -> dict[str, Any]:
+    """What the API server says where Ada alone may list the pods of all namespaces."""
+    if document["kind"] == "TokenReview":
+        known = document["spec"]["token"] == token
+        return {"status": {"authenticated": known, "user": {"username": "ada"} if known else {}}}
+    return {"status": {"allowed": document["spec"]["resourceAttributes"] == {"verb": "list", "resource": "pods"}}}
+
+
+@pytest.mark.parametrize(("address", "codes"), [("127.0.0.1", [200, 200, 200]), ("0.0.0.0", [401, 401, 200])])
+def test_decisions_are_for_all_on_loopback_and_else_for_who_may_list_pods_everywhere(
+    world: ControllerWorld, monkeypatch: pytest.MonkeyPatch, address: str, codes: list[int]
+) -> None:
+    """The other pages take no token, and who may not read this one learns nothing of it."""
+    create = apply.create
+
+    def reviewing(api: Any, path: str, body: dict[str, Any], **more: Any) -> Any:
+        return may("t-ada", body) if path in (TOKEN_REVIEWS, ACCESS_REVIEWS) else create(api, path, body, **more)
+
+    monkeypatch.setattr(apply, "create", reviewing)
+    url = f"http://127.0.0.1:{world.start(metricsAddress=address).port}"
+    answers = [answer(f"{url}/decisions", token) for token in ("", "t-bob", "t-ada")]
+
+    assert [code for code, _ in answers] == codes
+    assert ['"pods"' in body for _, body in answers] == [code == 200 for code in codes]
+    assert answer(f"{url}/metrics", "")[0] == 200
+
+
+def answer(url: str, token: str) -> tuple[int, str]:
+    request = Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with urlopen(request, timeout=60) as found:
+            return found.status, found.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()

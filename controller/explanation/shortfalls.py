@@ -15,7 +15,7 @@ from controller.model.views import NodeView
 from controller.planner.board.nodes import NodeCapacity
 
 _COMPARED = 100
-"""How many nodes are compared to name the best one."""
+"""Among so many nodes one that lacks nothing is looked for."""
 
 
 class _Shortfall(NamedTuple):
@@ -64,8 +64,7 @@ def too_little_left(demand: Demand, nodes: Sequence[tuple[NodeView, NodeCapacity
             "theirs. The pod starts when those whose device is gone are deleted; or add a GPU node.",
         )
     nodes = [one for one in nodes if not one[1].lacks(demand)]
-    enough_cpu = (one for one in nodes[:_COMPARED] if one[1].free.cpu_milli >= demand.needs.cpu_milli)
-    best, capacity = next(enough_cpu, nodes[0])
+    best, capacity = next((one for one in nodes[:_COMPARED] if one[1].fits(demand)), nodes[0])
     shortfalls = _shortfalls(demand, best, capacity)
     if not shortfalls:
         message = f"GPUs have room for {spelled(demand.wants)}, but this pass found no place on their nodes."

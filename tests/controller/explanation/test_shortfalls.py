@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from controller.explanation.shortfalls import too_little_left
+from controller.model.capacity import Capacity
 from controller.model.reasons import UnplacedReason
+from controller.model.serving import Serving, collect
+from controller.planner.board.nodes import NodeCapacity
+from controller.simulator.usage import Usage
 from partitioning.resources import WHOLE
 from tests.builders.models import H100
 from tests.controller.explanation.answers import answer_to, held_by_each
@@ -120,6 +125,21 @@ def test_gpus_have_space_but_nodes_lack_cpu() -> None:
     assert reason is UnplacedReason.NO_NODE_RESOURCES
     assert "GPUs have room for 1 nvidia.com/mig-1g.5gb, but their nodes lack CPU: the pod requests 8 CPUs." in message
     assert "The best of 1 node, node-1, has 1 CPU left." in message
+
+
+def test_what_one_node_lacks_is_not_said_of_all_where_another_has_enough() -> None:
+    """A pass that was cut short looked at no place there. The node with most free CPU comes first."""
+    demand = collect([pod("a", "1g.5gb", cpu=8000, memory_gib=64)], Serving()).helpable[0]
+    sizes = {"node-1": (100, 1), "node-2": (10, 512), "node-3": (9, 2)}
+    nodes = [
+        (server(name, mig())[0], NodeCapacity(free=Capacity(cpu * 1000, memory << 30, 10), usage=Usage()))
+        for name, (cpu, memory) in sizes.items()
+    ]
+
+    assert too_little_left(demand, nodes).message.endswith(
+        "but this pass found no place on their nodes. The next pass tries again."
+    )
+    assert "their nodes lack memory" in too_little_left(demand, nodes[::2]).message
 
 
 def test_pod_slots_are_node_resources_too() -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -26,12 +27,13 @@ from kube.yaml_text import NotYaml, read_yaml
 VENDOR = "nvidia.com/"
 LONGEST_NAME = 63
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-Strategy = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
-
-
 LARGEST = 1 << 16
 """Characters of a config, which has some hundred."""
 OWN_FIELDS = re.compile(r"""\b(timeSlicing|mps|migStrategy)["']?\s*:""")
+
+
+_Whole = Annotated[StrictInt, BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)]
+"""The plugin's library makes JSON of a file first, in which 4.0 is 4."""
 
 
 class _Part(BaseModel):
@@ -42,10 +44,10 @@ class _Part(BaseModel):
 
 class SharedResource(_Part):
     name: Annotated[str, Field(min_length=1)]
-    replicas: StrictInt
+    replicas: _Whole
     rename: str = ""
     devices: Any = "all"
-    memory_gb: Annotated[StrictInt | None, Field(alias="memoryGB", ge=1)] = None
+    memory_gb: Annotated[_Whole | None, Field(alias="memoryGB", ge=1)] = None
     """Of nebuly's fork; NVIDIA's plugin ignores it."""
 
     @property
@@ -79,7 +81,7 @@ class SharedResource(_Part):
 
 class Sharing(_Part):
     resources: tuple[SharedResource, ...]
-    rename_by_default: StrictBool = False
+    rename_by_default: Annotated[StrictBool, BeforeValidator(lambda given: given is not None and given)] = False
     fail_requests_greater_than_one: StrictBool | None = None
 
     @field_validator("resources")
@@ -104,7 +106,7 @@ class _SharingBlock(_Part):
 
 
 class _Plugin(_Part):
-    device_list_strategy: tuple[Strategy, ...] = ()
+    device_list_strategy: tuple[Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"], ...] = ()
     device_id_strategy: Annotated[Literal["uuid", "index"] | None, Field(alias="deviceIDStrategy")] = None
     shared_devices_allocation_policy: Literal["distributed", "packed"] | None = None
 

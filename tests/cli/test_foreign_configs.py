@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
+from cli.nvidia_config import LARGEST
 from kube.yaml_text import read_yaml
 from partitioning.nvidia_plugin import CONFIG_LABEL
 from tests.builders import objects
@@ -80,6 +81,7 @@ def test_config_maps_of_strangers_are_not_read(run: Run, monkeypatch: pytest.Mon
 
     def read_and_note(text: str, **limits: int) -> object:
         seen.append(text)
+        assert limits == {"largest": LARGEST}
         return read_yaml(text, **limits)
 
     monkeypatch.setattr("cli.convert.read_yaml", read_and_note)

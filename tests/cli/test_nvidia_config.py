@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.nvidia_config import PluginSharing, read
+from cli.nvidia_config import LARGEST, PluginSharing, read
 
 ENTRY = "sharing: {{mps: {{resources: [{{name: gpu, {}}}]}}}}"
 FIRST = "sharing.mps.resources[0]"
@@ -46,6 +46,23 @@ def test_what_the_plugin_refuses_is_named_with_its_field(text: str) -> None:
     found = read(text)
     assert isinstance(found, tuple)
     assert found[0].startswith(REFUSED[text])
+
+
+@pytest.mark.parametrize("written", ["replicas: 4", "replicas: 4.0", "replicas: 4, memoryGB: 3.0"])
+@pytest.mark.parametrize("rename", ["", "renameByDefault: null, ", "renameByDefault: false, "])
+def test_what_the_plugin_reads_as_a_whole_number_or_as_not_given_is_read_so(written: str, rename: str) -> None:
+    """Its library makes JSON of the file first: there 4.0 is 4. And of null Go's decoder reads the zero value."""
+    found = read(f"sharing: {{mps: {{{rename}resources: [{{name: gpu, {written}}}]}}}}")
+    assert isinstance(found, PluginSharing)
+    assert found.mps is not None
+    assert [one.replicas for one in found.mps.resources] == [4]
+    assert [type(one.replicas) for one in found.mps.resources] == [int]
+    assert not found.mps.rename_by_default
+
+
+def test_a_text_that_is_far_longer_than_any_config_is_not_parsed() -> None:
+    """A dump has what any tenant wrote, and YAML is read slowly."""
+    assert read("a: 1\n" + "#" * LARGEST) == ("(the document): has more than 65,536 characters",)
 
 
 @pytest.mark.parametrize("text", ["", "version: v1", "version: v1\nsharing: {mps: null}", "version: ''"])

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from controller.actions.metrics import ErrorStage
-from crds.v1alpha1.names import GpuState, PartitionState
+from controller.model.reasons import UnplacedReason
+from crds.v1alpha1.names import NAMESPACE, GpuState, PartitionState
 from deploy.generate import manifests
 from docs.generate.metrics import label_names
 from tests.deploy import alert_cases
@@ -81,6 +82,18 @@ def test_each_stage_of_the_controllers_errors_has_one_alert() -> None:
     text = "\n".join(rule["expr"] for rule in ALERTS.values())
     stages = [stage for found in re.findall(r'stage=~"([^"]*)"', text) for stage in found.split("|")]
     assert sorted(stages) == sorted(ErrorStage)
+
+
+def test_every_reason_to_wait_has_an_alert_but_those_of_a_step_under_way_or_of_the_pods_own_rules() -> None:
+    text = "\n".join(rule["expr"] for rule in ALERTS.values())
+    named = {reason for found in re.findall(r'[{,]reason=~?"([^"]*)"', text) for reason in found.split("|")}
+    left = {reason for reason in UnplacedReason if reason.routine} | {UnplacedReason.FILTERED_BY_SCHEDULER}
+    assert set(UnplacedReason) - named == left
+
+
+@each_alert
+def test_an_alert_names_the_namespace_of_its_series_and_not_the_usual_one(name: str) -> None:
+    assert not [text for text in ALERTS[name]["annotations"].values() if NAMESPACE in text]
 
 
 def test_states_in_expressions_exist() -> None:

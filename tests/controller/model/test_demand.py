@@ -108,7 +108,10 @@ def test_these_are_no_demand(candidate: PodView) -> None:
             id="gated",
         ),
         pytest.param(
-            replaced(pod("a", MIG), nominated_node="node-1"), UnplacedReason.PREEMPTING, "node-1", id="preempting"
+            replaced(pod("a", MIG), nominated_node="node-1"),
+            UnplacedReason.PREEMPTING,
+            "has nominated node node-1 and evicts pods there, or is about to bind it. Wait.",
+            id="preempting",
         ),
     ],
 )

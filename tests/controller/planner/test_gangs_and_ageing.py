@@ -57,6 +57,19 @@ def test_a_gang_of_one_waits_as_any_pod_does() -> None:
     assert found[1].unplaced[0].message == found[0].unplaced[0].message
 
 
+def test_a_gang_of_one_of_which_another_pod_has_the_place_waits_as_any_pod_does() -> None:
+    first = pod("first", "7g.40gb", priority=1)
+    found = [
+        plan(
+            cluster(server("node-1", mig()), pending=[first, pod("p", "7g.40gb", gang=gang, gang_size=len(gang) and 1)])
+        )
+        for gang in ("", "train")
+    ]
+
+    assert reasons(found[1]) == reasons(found[0]) == {"p": UnplacedReason.NO_CAPACITY}
+    assert found[1].unplaced[0].message == found[0].unplaced[0].message
+
+
 @pytest.mark.parametrize("labels", [(), (("app", "web"),)])
 def test_what_a_gang_leaves_goes_also_to_a_pod_whose_place_others_decide(labels: tuple[tuple[str, str], ...]) -> None:
     """Its pods are cheaper, and have the GPU first. Only a pod with the label keeps away from the other node."""

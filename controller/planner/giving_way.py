@@ -9,15 +9,14 @@ or of an upper one its place, and never moves gangs.
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from itertools import chain
 
 from controller.planner.board.assignment import Assignment, Taken
 from controller.planner.board.board import Board
 
 _PROBES = 16
 """So many nodes on which it would have room are compared for one pod."""
-_SEARCH = 5
-"""To search a group for a place takes as long as to lift so many pods."""
+_SEARCH, _ASKED = 5, 200
+"""To search a group takes as long as to lift so many pods; to ask filters, as to lift one for each so many pods."""
 
 Lifted = list[tuple[Assignment, int, Taken]]
 """Pods, their nodes, and what they had there."""
@@ -89,13 +88,13 @@ class _Givers:
     def _take_over(self, one: Assignment, node: int) -> tuple[Lifted, Lost | None]:
         """Those that were lifted, and what that costs if the pod is placed now; None: it may not stay."""
         board, others = self._board, self._on_node[node]
-        lower = (each for each in others if each.rank > one.rank)
-        equal = (each for each in reversed(others) if each.rank <= one.rank and not each.constrained)
+        lower = [each for each in others if each.rank > one.rank]
+        equal = [each for each in reversed(others) if each.rank <= one.rank and not each.constrained]
         lifted: Lifted = []
         self.steps -= 1
-        for each in list(chain(lower, equal)):
+        for each in lower + equal:
             lifted.append((each, *board.lift(each)))
-            self.steps -= 1
+            self.steps -= 1 + (one.constrained or each.constrained) * (len(self._order) // _ASKED)
             if board.place_on(one, node):
                 break
         if not one.placed:

@@ -1,12 +1,15 @@
 """Pods of lower levels give way to pods of upper ones that wait, and to no others, as few as possible."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from benchmarks.families import FAMILIES, case
 from benchmarks.oracle import exact_levels
+from benchmarks.placed_rules import HOST
+from controller.model.scheduling import LabelSelector, PodAffinityTerm, Requirement
 from controller.model.views import IMPROVE_STEPS, PlannerOptions
 from controller.planner import giving_way, strategy
 from controller.planner.board.assignment import Assignment
@@ -103,3 +106,24 @@ def test_thousands_of_unlike_pods_that_wait_are_not_compared_with_each_other(mon
 
     assert give_way(found.board, levels, lambda _: 1.0, 100) == 0
     assert len(compared) < len(waiting)
+
+
+def test_filters_are_asked_less_often_the_more_pods_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time they look where all of these are: 700 pods that keep off each other, of 10,000, took 20 seconds."""
+    of_tops = LabelSelector(requirements=(Requirement(key="app", operator="In", values=("top",)),))
+    apart = PodAffinityTerm(topology_key=HOST, selector=of_tops, namespaces=("team",))
+    tops = [pod(f"top-{n:03}", "1g.5gb", priority=1) for n in range(20)]
+    tops = [replace(one, labels=(("app", "top"),), anti_affinity=(apart,)) for one in tops]
+    names = [f"node-{n}" for n in range(10)]
+    servers = [server(name, mig(0), mig(1), mig(2), labels={HOST: name}) for name in names]
+    low = [pod(f"low-{n:03}", "1g.5gb") for n in range(980)]
+    found = search(cluster(*servers, pending=[*tops, *low]), PlannerOptions())
+    levels = [[one for one in found.assignments if one.pod.priority == each] for each in (1, 0)]
+    for rank, level in enumerate(levels):
+        for one in level:
+            one.rank = rank
+    asked = list[None]()
+    monkeypatch.setattr(found.constrained, "accepts", lambda *_: asked.append(None))
+
+    assert give_way(found.board, levels, lambda _: 1.0, 1_000) == 0
+    assert 0 < len(asked) <= 1_000 * 200 // len(found.assignments)

@@ -14,9 +14,9 @@ from controller.model.demand import Wants
 from controller.planner.board.assignment import Assignment
 from controller.planner.board.board import Board
 
-_ROUNDS = 8
-_PROBES = 32
-"""So many nodes are probed for one pod that should leave its own."""
+_FEWER, _ROUNDS = 4, 8
+_FEWER_PROBES, _PROBES = 8, 32
+"""So many nodes are probed for one pod that should leave its own. Fewer, and in fewer rounds, where a pass is large."""
 
 Amount = Callable[[Capacity], int]
 
@@ -30,8 +30,8 @@ def change_places(
         key=lambda one: (one.rank, cost(one), one.pod.created, one.pod.key),
     )
     gained = 0
-    for _ in range(_ROUNDS):
-        if not waiting or gained >= most:
+    for number in range(_ROUNDS):
+        if not waiting or gained >= most or (number >= _FEWER and not board.effort.spare()):
             break
         _change_all(board, [one for one in assignments if one.placed], waiting)
         left = [one for one in waiting if not board.place(one)]
@@ -60,6 +60,7 @@ class _Change:
     def __init__(self, board: Board, amount: Amount, equal: Sequence[Assignment]) -> None:
         self._board = board
         self._amount = amount
+        self._probes = _PROBES if board.effort.spare() else _FEWER_PROBES
         self._heaviest_first = sorted(equal, key=lambda one: (-amount(one.needs), self._free(one.node), one.node))
         self._members: dict[int, list[Assignment]] = {}
         """Those of each node, the lightest last."""
@@ -94,7 +95,7 @@ class _Change:
         """A lighter pod on the node that has most left, if both fit in each other's place."""
         aside: list[tuple[int, int]] = []
         found = None
-        while self._richest and found is None and len(aside) < _PROBES:
+        while self._richest and found is None and len(aside) < self._probes:
             free, node = self._richest[0]
             members = self._members[node]
             if not members or node in self._relieved:
@@ -107,6 +108,7 @@ class _Change:
                 found = members.pop()
             else:
                 aside.append(heappop(self._richest))
+        self._board.effort.looks += len(aside)
         for entry in aside:
             heappush(self._richest, entry)
         return found

@@ -34,8 +34,8 @@ LOOKS = 2_000_000
 """At pods and nodes, for levels that are placed one after the other: some seconds. Further ones take what they find."""
 _GROUP = 16
 """Measured: a group costs a level as much as so many nodes."""
-_ROUNDS = 2
-"""Of pods that change places, and are exchanged after that: each finds what the other left."""
+_ROUNDS, _MORE_ROUNDS = 2, 8
+"""Of pods that change places, give way, and are exchanged: each finds what the other left. More: for upper levels."""
 
 _REPEATED = 1_000
 """Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
@@ -208,11 +208,14 @@ def _improve(board: Board, levels: Levels, cost: Cost, rules: Rules, most: int) 
     """Serve up to `most` more of them. Gangs move whole or not at all, and constrained pods stay, so not here."""
     singles = [[one for one in level if moves_alone(one)] for level in levels]
     left = most
-    for _ in range(_ROUNDS):
+    for number in range(_MORE_ROUNDS):
         before = left
+        full = all(one.placed for level in levels[:-1] for one in level)
+        if number >= _ROUNDS and (full or not board.effort.spare()):
+            break
         if left > 0 and not board.effort.hurries():
             left -= change_places(board, list(chain.from_iterable(singles)), cost, left)
-        if not board.effort.hurries():
+        if board.effort.spare():  # its looks would cost what comes after it
             left -= give_way(board, levels, cost, rules.improve_steps)
         for level in singles if not board.effort.hurries() else ():
             left -= exchange(board, level, cost, rules.improve_steps, left)

@@ -99,13 +99,6 @@ class Device:
         """Something that is not there yet was placed on it."""
         return bool(self.parts) and any(not part.ready for part in self.parts)
 
-    def most(self, resource: str, reach: Reach) -> int:
-        """No more than so many partitions of it can be taken."""
-        pool, state = self.pool, self.state
-        if resource not in pool.serves or not (pool.reach <= reach or pool.fit_ready(self, state, resource, 0)):
-            return 0
-        return pool.most(state, resource)
-
     def restore(self) -> None:
         """Work out the state from what is placed on it."""
         self.state = self.pool.full if self.drained else self.pool.restored(self)

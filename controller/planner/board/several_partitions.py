@@ -28,7 +28,16 @@ def on_node(devices: Sequence[Device], demand: Demand, rank: Mapping[str, int], 
 
 def may_give(devices: Sequence[Device], wants: Wants, reach: Reach) -> bool:
     """Whether there could be as many of each, if nothing else were requested: quick, for pods may request hundreds."""
-    return all(sum(device.most(resource, reach) for device in devices) >= count for resource, count in wants)
+    for resource, count in wants:
+        for device in devices:
+            pool, state = device.pool, device.state
+            if count <= 0 or resource not in pool.serves:
+                continue
+            if pool.reach <= reach or pool.fit_ready(device, state, resource, 0):
+                count -= pool.most(state, resource)  # noqa: PLW2901  # what is still lacking
+        if count > 0:
+            return False
+    return True
 
 
 def _one_by_one(

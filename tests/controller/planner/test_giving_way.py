@@ -13,6 +13,7 @@ from controller.model.scheduling import LabelSelector, PodAffinityTerm, Requirem
 from controller.model.views import IMPROVE_STEPS, PlannerOptions
 from controller.planner import giving_way, strategy
 from controller.planner.board.assignment import Assignment
+from controller.planner.effort import Effort
 from controller.planner.giving_way import give_way
 from controller.planner.search import search
 from controller.planning import plan
@@ -127,3 +128,18 @@ def test_filters_are_asked_less_often_the_more_pods_there_are(monkeypatch: pytes
 
     assert give_way(found.board, levels, lambda _: 1.0, 1_000) == 0
     assert 0 < len(asked) <= 1_000 * 200 // len(found.assignments)
+
+
+def test_in_a_pass_that_is_large_no_pod_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 20,000 pods, its looks left none to change places: the lowest level had 474 in place of 1,920."""
+    calls: list[object] = []
+
+    def counting(*args: object) -> int:
+        calls.append(args)
+        return 0
+
+    monkeypatch.setattr(Effort, "spare", lambda _: False)
+    monkeypatch.setattr(strategy, "give_way", counting)
+    plan(case(FAMILIES["cpu uneven, levels"], nodes=4, gpus=8, seed=1, more=0.6).snapshot)
+
+    assert not calls

@@ -35,7 +35,7 @@ def test_lower_levels_have_nearly_all_that_upper_ones_leave(name: str, seed: int
     """Placed one after the other, the lowest had 5 of 32, 14 of 60, 59 of 68 and 2 of 62 places."""
     made = case(FAMILIES[name], nodes=10, gpus=8, seed=seed, more=0.6)
     assert made.judged is not None
-    possible = exact_levels(made.judged, seconds=20)
+    possible = exact_levels(made.judged, seconds=600)
     assert possible is not None
     result = plan(made.snapshot)
     placed, priority = {one.uid for one in result.placed}, {one.uid: one.priority for one in made.snapshot.pending}

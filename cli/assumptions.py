@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cli.hardware import MAX_GPUS, Gpu, Problem, gpus_of
+from cli.hardware import MAX_GPUS, Gpu, gpus_of
 from controller.api.plan_items import desired_of
 from controller.model.demand import is_partition
 from controller.model.views import Desired, GpuView, MigDesired, MpsDesired, PodView
@@ -50,8 +50,7 @@ def hardware_of(node: Raw) -> tuple[Gpu, ...] | str:
     model = model_for_product(product)
     if model is None or is_smaller_card(labels, model.memory_mib):
         return _by_labels_alone(product, labels)
-    gpus = gpus_of(node)
-    return f"{gpus.field}: {gpus.message}" if isinstance(gpus, Problem) else gpus
+    return gpus_of(node)
 
 
 def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...] | str:

@@ -8,7 +8,7 @@ what has no equal in the other form, by node. Never writes to a cluster.
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -29,6 +29,8 @@ from partitioning.nvidia_plugin import CONFIG_LABEL, NodeConfig
 from partitioning.resources import SHARED, WHOLE
 
 Json = dict[str, Any]
+Texts = dict[str, list[tuple[str, str]]]
+"""Of each key where it is, as namespace/name, and its text."""
 CONFIG_MAP = "gpuplan-device-plugin-configs"
 
 
@@ -75,13 +77,13 @@ def _import(arguments: argparse.Namespace) -> int:
     ]
     wanted = {_labels(node).get(CONFIG_LABEL) or arguments.key or "default" for node in nodes}
     # Strangers' ConfigMaps are read only where no config has the name: it is the only one, or is not there.
-    configs = _configs(config_maps, wanted)
+    configs = _configs(config_maps, wanted, named=bool(arguments.config_map))
     if wanted - configs.keys():
         configs = {**_configs(config_maps, None), **configs}
     if not nodes:
         _note(f"no Node with the label {LABEL_COUNT}, or with capacity of {WHOLE}, is in the input")
         return 1
-    return _each(nodes, lambda node: _plan(node, *_config_of(node, configs, arguments)))
+    return _each(nodes, lambda node: _plan(node, *_config_of(node, configs, config_maps, arguments)))
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -118,8 +120,8 @@ def _each(objects: Iterable[Json], convert: Callable[[Json], Json | None]) -> in
     return code
 
 
-def _configs(config_maps: Iterable[Json], keys: Collection[str] | None) -> dict[str, list[tuple[str, str]]]:
-    """Where each of these keys is (None: any key), and its text; only of configs of a device plugin."""
+def _configs(config_maps: Iterable[Json], keys: Collection[str] | None, *, named: bool = False) -> Texts:
+    """Those of these keys (None: any key) that are configs of a device plugin; all of a ConfigMap that is `named`."""
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for config_map in config_maps:
         place = _place(config_map)
@@ -128,7 +130,7 @@ def _configs(config_maps: Iterable[Json], keys: Collection[str] | None) -> dict[
             if not (keys is None or key in keys) or not isinstance(text, str):
                 continue
             document = read_yaml(text, largest=nvidia_config.LARGEST)
-            if nvidia_config.looks_like_one(document, text if keys is not None else ""):
+            if named or nvidia_config.looks_like_one(document, text if keys is not None else ""):
                 found[key].append((place, text))
             elif keys is None and (what := nvidia_config.what_it_is(document, text)):
                 _note(f"{place} {key}: {what}")
@@ -136,11 +138,14 @@ def _configs(config_maps: Iterable[Json], keys: Collection[str] | None) -> dict[
 
 
 def _config_of(
-    node: Json, configs: Mapping[str, Sequence[tuple[str, str]]], given: argparse.Namespace
+    node: Json, configs: Texts, config_maps: Iterable[Json], given: argparse.Namespace
 ) -> tuple[str, nvidia_config.PluginSharing]:
     key = _labels(node).get(CONFIG_LABEL) or given.key or ("default" if "default" in configs else "")
     if not key and len(configs) == 1:
         key = next(iter(configs))
+    holders = [_place(one) for one in config_maps if key not in configs and key in (one.get("data") or ())]
+    for place in holders[:1]:
+        raise NoEqualError(f"{place} {key}: {nvidia_config.NOT_ONE}; if it mounts it, give --config-map {place}")
     if not configs:
         which = given.config_map or "that holds it"
         raise NoEqualError(f"the input has no config of NVIDIA's device plugin for it: give the ConfigMap {which}")
@@ -176,9 +181,9 @@ def _plan(node: Json, key: str, found: nvidia_config.PluginSharing) -> Json | No
 
 def _items(node: Json, sharing: nvidia_config.Sharing, refuse_several: bool | None) -> list[Json]:
     labels = _labels(node)
-    shared = [one for one in sharing.resources if one.resource == WHOLE]  # others match nothing on a node without MIG
+    shared = [one for one in sharing.resources if one.name == WHOLE]  # others match nothing on a node without MIG
     if not shared:
-        others = sorted({one.resource for one in sharing.resources})
+        others = sorted({one.name for one in sharing.resources})
         raise NoEqualError(f"sharing of {', '.join(others)} has no equal: plans share {WHOLE}, and no MIG instances")
     if any(one.memory_gb is not None for one in shared):
         return _sized_items(_gpus(node, ""), shared)
@@ -226,7 +231,7 @@ def _sized_items(count: int, resources: Iterable[nvidia_config.SharedResource]) 
     slices: defaultdict[int, list[Json]] = defaultdict(list)
     for one in resources:
         if one.memory_gb is None:
-            raise NoEqualError(f"{one.resource} has no memoryGB, and other entries have: give it to each")
+            raise NoEqualError(f"{one.name} has no memoryGB, and other entries have: give it to each")
         named = one.devices if isinstance(one.devices, list) else range(count)
         for device in named:
             if not str(device).isdecimal() or int(device) >= count:

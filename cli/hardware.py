@@ -30,16 +30,8 @@ class Gpu:
     layout: Layout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """A field of a manifest that cannot be used, and what would be right."""
-
-    field: str
-    message: str
-
-
-def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | Problem:
-    """The GPUs of a Node manifest; empty where it has no gpu.product label."""
+def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | str:
+    """The GPUs of a Node manifest, empty where it has no gpu.product label; or a wrong field, and what is right."""
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     if LABEL_PRODUCT not in labels:
         return ()
@@ -54,7 +46,7 @@ def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | Problem:
     if not memory.isdecimal() or not 0 < int(memory) <= 2 * model.memory_mib:
         return _label(LABEL_MEMORY, f"{memory!r} is not the memory of a {model.key} in MiB, such as {model.memory_mib}")
     cut = _instances(node, model, int(count))
-    if isinstance(cut, Problem):
+    if isinstance(cut, str):
         return cut
     for_mig = enablement(labels).mode == Partitioning.MIG and model.mig_capable
     if (for_mig or cut) and not all(profile.starts for profile in model.profiles):
@@ -84,24 +76,24 @@ def _name(product: str, model: GpuModel) -> str:
     return max(found, key=len, default=model.names[0])
 
 
-def _label(name: str, message: str) -> Problem:
-    return Problem(field=f"metadata.labels[{name}]", message=message)
+def _label(name: str, message: str) -> str:
+    return f"metadata.labels[{name}]: {message}"
 
 
-def _instances(node: Mapping[str, Any], model: GpuModel, count: int) -> dict[int, Layout] | Problem:
+def _instances(node: Mapping[str, Any], model: GpuModel, count: int) -> dict[int, Layout] | str:
     text: str = (node["metadata"].get("annotations") or {}).get(ANNOTATION_INSTANCES, "")
     field = f"metadata.annotations[{ANNOTATION_INSTANCES}]"
     layouts: dict[int, Layout] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         index, _, listed = part.partition("=")
         if not index.strip().isdecimal() or int(index) >= count:
-            return Problem(field=field, message=f"{part!r} does not begin with a GPU index from 0 to {count - 1} and =")
+            return f"{field}: {part!r} does not begin with a GPU index from 0 to {count - 1} and ="
         instances = [_instance(entry.strip(), model) for entry in listed.split(",") if entry.strip()]
         wrong = [found for found in instances if isinstance(found, str)]
         layout = Layout.of(found for found in instances if isinstance(found, Instance))
         sentence = wrong[0] if wrong else check_layout(model, layout)
         if sentence:
-            return Problem(field=field, message=f"GPU {index.strip()}: {sentence}")
+            return f"{field}: GPU {index.strip()}: {sentence}"
         layouts[int(index)] = layout
     return layouts
 

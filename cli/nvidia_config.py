@@ -26,10 +26,11 @@ from kube.yaml_text import NotYaml, read_yaml
 
 VENDOR = "nvidia.com/"
 LONGEST_NAME = 63
-NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+NAME = re.compile(r"(?!.*(\.[-.]|-\.))[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+DEVICE = re.compile(r"\d+(:\d+)?|(GPU|MIG)-\S+")
 LARGEST = 1 << 16
 """Characters of a config, which has some hundred."""
-OWN_FIELDS = re.compile(r"""\b(timeSlicing|mps|migStrategy)["']?\s*:""")
+OWN_FIELDS = re.compile(r"""\b(timeSlicing|mps|migStrategy)["']?\s*:""", re.IGNORECASE)
 
 
 _Whole = Annotated[StrictInt, BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)]
@@ -42,33 +43,46 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", alias_generator=lambda name: re.sub("_(.)", lambda m: m[1].upper(), name))
 
 
+class _Struct(_Part):
+    """What Go's decoder fills by itself: it takes a key in any case of its letters, the last in their order of two."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_any_case(cls, given: Any) -> Any:
+        return _spelled(given, cls) if isinstance(given, Mapping) else given
+
+
+def _spelled(given: Mapping[str, Any], part: type[BaseModel]) -> dict[str, Any]:
+    known = {name.casefold(): name for name in (field.alias or "" for field in part.model_fields.values())}
+    return {known.get(key.casefold(), key): given[key] for key in sorted(given)}
+
+
 class SharedResource(_Part):
-    name: Annotated[str, Field(min_length=1)]
+    """This one, and what has it, the plugin decodes by itself, key by key: there the case of letters counts."""
+
+    name: str
     replicas: _Whole
     rename: str = ""
     devices: Any = "all"
     memory_gb: Annotated[_Whole | None, Field(alias="memoryGB", ge=1)] = None
     """Of nebuly's fork; NVIDIA's plugin ignores it."""
 
-    @property
-    def resource(self) -> str:
-        return full_name(self.name)
-
     @field_validator("name", "rename")
     @classmethod
-    def _is_a_name(cls, name: str) -> str:
-        short = name.removeprefix(VENDOR)
-        if name and len(full_name(name)) > LONGEST_NAME:
-            raise ValueError(f"{full_name(name)} is longer than {LONGEST_NAME} characters")
-        if name and not NAME.fullmatch(short):
+    def _full_name(cls, name: str) -> str:
+        """`gpu` is nvidia.com/gpu."""
+        full = name if name.startswith(VENDOR) else f"{VENDOR}{name}"
+        if len(full) > LONGEST_NAME:
+            raise ValueError(f"{full} is longer than {LONGEST_NAME} characters")
+        if not NAME.fullmatch(full.removeprefix(VENDOR)):
             raise ValueError(f"{name!r} is no resource of {VENDOR}: write lower-case letters, digits, - and .")
-        return name
+        return full
 
     @field_validator("devices")
     @classmethod
     def _are_devices(cls, devices: Any) -> Any:
         count = isinstance(devices, int) and not isinstance(devices, bool) and devices >= 1
-        if count or devices == "all" or (isinstance(devices, list) and all(isinstance(d, str | int) for d in devices)):
+        if count or devices == "all" or (isinstance(devices, list) and all(DEVICE.fullmatch(str(d)) for d in devices)):
             return devices
         raise ValueError(f"is {devices!r}: write all, a count of 1 or more, or a list of indices or UUIDs")
 
@@ -92,31 +106,23 @@ class Sharing(_Part):
         return resources
 
 
-class _SharingBlock(_Part):
-    time_slicing: Sharing | None = None
+class _SharingBlock(_Struct):
+    time_slicing: Annotated[Sharing | None, BeforeValidator(lambda given: {} if given is None else given)] = None
+    """No pointer in the plugin, unlike `mps`: where it is empty, that is an error."""
     mps: Sharing | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _time_slicing_is_no_pointer(cls, block: Any) -> Any:
-        # `mps: null` is nothing, an empty timeSlicing is an error.
-        if isinstance(block, Mapping) and "timeSlicing" in block and block["timeSlicing"] is None:
-            return {**block, "timeSlicing": {}}
-        return block
+
+_Strategy = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
+_one_or_a_list = BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
 
 
-class _Plugin(_Part):
-    device_list_strategy: tuple[Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"], ...] = ()
+class _Plugin(_Struct):
+    device_list_strategy: Annotated[tuple[_Strategy, ...] | None, _one_or_a_list] = None
     device_id_strategy: Annotated[Literal["uuid", "index"] | None, Field(alias="deviceIDStrategy")] = None
     shared_devices_allocation_policy: Literal["distributed", "packed"] | None = None
 
-    @field_validator("device_list_strategy", mode="before")
-    @classmethod
-    def _one_or_a_list(cls, strategy: Any) -> Any:
-        return [strategy] if isinstance(strategy, str) else strategy or ()
 
-
-class _Flags(_Part):
+class _Flags(_Struct):
     mig_strategy: Literal["none", "single", "mixed"] | None = None
     mps_root: str | None = None
     device_discovery_strategy: Literal["auto", "nvml", "tegra"] | None = None
@@ -124,28 +130,29 @@ class _Flags(_Part):
 
 
 OTHER_FLAGS = re.compile(
-    r"(flags\.(failOnInitError|restartOnDeviceUnhealthy|nvidiaDriverRoot|nvidiaDevRoot|gdsEnabled|gdrcopyEnabled"
+    r"(?i)(flags\.(failOnInitError|restartOnDeviceUnhealthy|nvidiaDriverRoot|nvidiaDevRoot|gdsEnabled|gdrcopyEnabled"
     r"|mofedEnabled|useNodeFeatureAPI|gfd|plugin\.(passDeviceSpecs|cdiAnnotationPrefix|nvidiaCTKPath"
-    r"|containerDriverRoot))|imex)"
+    r"|containerDriverRoot)))"
 )
 """The plugin has them, and feature discovery, which reads the same file; none concerns sharing."""
 
 
 class _Pattern(_Part):
-    pattern: Annotated[str, Field(min_length=1)]
+    pattern: str
     name: Annotated[str, Field(min_length=1)]
 
 
-class _Resources(_Part):
-    gpus: tuple[_Pattern, ...] = ()
-    mig: tuple[_Pattern, ...] = ()
+class _Resources(_Struct):
+    gpus: tuple[_Pattern, ...] | None = None
+    mig: tuple[_Pattern, ...] | None = None
 
 
-class _Config(_Part):
+class _Config(_Struct):
     version: Literal["v1", ""] | None = None
     flags: _Flags | None = None
     resources: _Resources | None = None
     sharing: _SharingBlock | None = None
+    imex: Any = None
 
     @model_validator(mode="after")
     def _mps_can_start(self) -> "_Config":
@@ -164,16 +171,22 @@ class PluginSharing:
     """What the plugin drops without a word."""
 
 
+NOT_ONE = "is no config of the device plugin, which is a mapping with version, flags or sharing"
+UNDER_SHARING = dict.fromkeys(("timeslicing", "mps"), ": write it under sharing")
+
+
 def looks_like_one(document: object, text: str = "") -> bool:
     """Whether a text is meant for the plugin, be it readable or not; a file without a version is one of v1."""
     if not isinstance(document, Mapping):
         return isinstance(document, NotYaml) and bool(OWN_FIELDS.search(text))
+    document = _spelled(document, _Config)
     sharing = document.get("sharing")
-    if isinstance(sharing, Mapping) and {"mps", "timeSlicing"} & sharing.keys():
-        return True  # whatever else is there, the plugin ignores it, or refuses the version
+    for block in (sharing, document):  # at the top, where the plugin ignores it, it was meant for the plugin
+        if isinstance(block, Mapping) and {"mps", "timeSlicing"} & _spelled(block, _SharingBlock).keys():
+            return True  # whatever else is there, the plugin ignores it, or refuses the version
     if document.get("version") not in (None, "", "v1"):
         return False
-    known = document.keys() <= {*_Config.model_fields, "imex"}
+    known = document.keys() <= _Config.model_fields.keys()
     return known and bool(document.get("version") or isinstance(sharing or document.get("flags"), Mapping))
 
 
@@ -196,24 +209,19 @@ def what_it_is(document: object, text: str = "") -> str:
     return ""
 
 
-def full_name(name: str) -> str:
-    """`gpu` is nvidia.com/gpu."""
-    return name if name.startswith(VENDOR) else f"{VENDOR}{name}"
-
-
 def read(text: str) -> PluginSharing | tuple[str, ...]:
     """Or every problem, as `field: what is wrong and what would be right`."""
     document = read_yaml(text, largest=LARGEST)
     if isinstance(document, NotYaml):
         return (f"(the document): {document.sentence}",)
     if not isinstance(document, dict | None):
-        return ("(the document): a config is a mapping with version, flags and sharing",)
+        return (f"(the document): {NOT_ONE}",)
     try:
         config = _Config.model_validate(document or {})
     except ValidationError as error:
         return tuple(f"{path_of(one['loc'])}: {_sentence(one)}" for one in error.errors())
     remarks = [
-        f"{field}: unknown to the device plugin, which ignores it"
+        f"{field}: unknown to the device plugin, which ignores it{UNDER_SHARING.get(field.casefold(), '')}"
         for field in _extras(config)
         if not OTHER_FLAGS.fullmatch(field)
     ]
@@ -228,8 +236,8 @@ def read(text: str) -> PluginSharing | tuple[str, ...]:
             place = f"sharing.{name}.resources[{index}]"
             if one.memory_gb is None and one.devices != "all":
                 remarks.append(f"{place}.devices: ignored, all devices are shared")
-            served = f"{one.resource}.shared" if block and block.rename_by_default else one.resource
-            if one.memory_gb is None and one.rename and full_name(one.rename) != served:
+            served = f"{one.name}.shared" if block and block.rename_by_default else one.name
+            if one.memory_gb is None and one.rename and one.rename != served:
                 remarks.append(f"{place}.rename: ignored, pods request {served}")
     return PluginSharing(mps=mps, time_slicing=None if mps else slicing, remarks=tuple(remarks))
 
@@ -252,5 +260,5 @@ def path_of(location: Iterable[int | str]) -> str:
 
 def _sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "missing":
-        return "is missing: the device plugin refuses the file without it"
+        return "is missing (the case of letters counts here): the device plugin refuses the file without it"
     return str(error["msg"]).removeprefix("Value error, ").replace("tuple", "list")

@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import yaml
 from kubernetes.client import ApiClient
 
-from cli.hardware import Gpu, Problem, gpus_of
+from cli.hardware import Gpu, gpus_of
 from crds.v1alpha1 import names, paths
 from crds.v1alpha1.gpu_operator import DEVICE_PLUGIN
 from kube import apply, clients
@@ -73,7 +73,7 @@ class Cluster:
         self._nodes: dict[str, SandboxNode] = {}
         self._nodes_lock = threading.Lock()
         self._machines: dict[tuple[str, tuple[Gpu, ...]], Path] = {}
-        self._refused: dict[str, Problem] = {}
+        self._refused: dict[str, str] = {}
         self._parts: list[Any] = []
         self._stopping = threading.Event()
 
@@ -213,9 +213,9 @@ class Cluster:
     def _add_node(self, manifest: dict[str, Any]) -> None:
         name = manifest["metadata"]["name"]
         gpus = gpus_of(manifest)
-        if isinstance(gpus, Problem):
+        if isinstance(gpus, str):
             if self._refused.get(name) != gpus:
-                self._report(f"node {name} is left without hardware until it is right: {gpus.field}: {gpus.message}")
+                self._report(f"node {name} is left without hardware until it is right: {gpus}")
             self._refused[name] = gpus
             return
         # The same node with the same cards is the same machine, also when it left the cluster in between.

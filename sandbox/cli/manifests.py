@@ -6,7 +6,7 @@ Takes paths, returns objects, or every problem with file, document index, field 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cli.hardware import Problem, gpus_of
+from cli.hardware import gpus_of
 from cli.manifests import ORDER, Manifest, ManifestError, check, duplicates, nothing, numbered, parsed, texts_of
 
 
@@ -37,4 +37,4 @@ def refused(manifests: Iterable[Manifest], body: Mapping[str, Any], why: str) ->
 
 def _check_hardware(manifest: Manifest) -> list[str]:
     problem = gpus_of(manifest.body) if manifest.kind == "Node" else ()
-    return [f"{problem.field}: {problem.message}"] if isinstance(problem, Problem) else []
+    return [problem] if isinstance(problem, str) else []

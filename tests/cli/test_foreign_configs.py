@@ -89,6 +89,33 @@ def test_config_maps_of_strangers_are_not_read(run: Run, monkeypatch: pytest.Mon
     assert seen == [MPS_4]
 
 
+@pytest.mark.parametrize("text", ["", "hello", "[1]", "a: [", "{app: {port: 80}}"])
+def test_a_text_under_the_key_of_a_node_is_named_and_read_where_a_person_says_that_it_is_mounted(
+    run: Run, text: str
+) -> None:
+    """The input had no config, the person read, who saw the key in it."""
+    given = [config_map(mine=text), config_map("other", b=MPS_4, c=MPS_4), node(**{CONFIG_LABEL: "mine"})]
+    code, plans, notes = run("import", given)
+    assert (code, plans) == (1, [])
+    assert "n1: gpu-operator/plugin-configs mine: is no config of the device plugin, which is a mapping" in notes
+    assert "give --config-map gpu-operator/plugin-configs" in notes
+    _, plans, notes = run("import", given, "--config-map", "gpu-operator/plugin-configs")
+    shares_nothing = {"": "", "{app: {port: 80}}": "app: unknown to the device plugin, which ignores it"}
+    assert plans == []
+    assert ("n1: config 'mine' shares nothing" in notes) is (text in shares_nothing)
+    assert ("plugin-configs mine: (the document): is no" in notes) is (text not in shares_nothing)
+    assert shares_nothing.get(text, "") in notes
+
+
+@pytest.mark.parametrize("block", ["timeSlicing", "timeslicing", "mps"])
+def test_sharing_that_is_not_under_its_key_is_remarked_on(run: Run, block: str) -> None:
+    text = f"version: v1\n{block}: {{resources: [{{name: gpu, replicas: 4}}]}}"
+    code, plans, notes = run("import", [config_map(default=text), node()])
+    assert (code, plans) == (0, [])
+    assert f"{block}: unknown to the device plugin, which ignores it: write it under sharing" in notes
+    assert "n1: config 'default' shares nothing" in notes
+
+
 def test_a_name_that_the_plugin_does_not_give_is_remarked_on(run: Run) -> None:
     text = "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: gpu, rename: NAME, replicas: 4}]}}"
     ignored = "resources[0].rename: ignored, pods request nvidia.com/gpu.shared"

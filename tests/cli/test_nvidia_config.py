@@ -29,6 +29,14 @@ REFUSED = {
     ENTRY.format("replicas: 4, devices: 0"): f"{FIRST}.devices: is 0",
     ENTRY.format("replicas: 4, devices: [{}]"): f"{FIRST}.devices: is [{{}}]: write all",
     ENTRY.format("replicas: 4, devices: {a: 1}"): f"{FIRST}.devices: is {{'a': 1}}: write all",
+    ENTRY.format("replicas: 4, devices: [first]"): f"{FIRST}.devices: is ['first']: write all",
+    ENTRY.format("replicas: 4, devices: [-1]"): f"{FIRST}.devices: is [-1]: write all",
+    ENTRY.format("replicas: 4, rename: ''"): f"{FIRST}.rename: '' is no resource",
+    ENTRY.format("replicas: 4, rename: gpu..x"): f"{FIRST}.rename: 'gpu..x' is no resource",
+    ENTRY.format("Replicas: 4"): f"{FIRST}.replicas: is missing (the case of letters counts here)",
+    "Sharing: {MPS: {Resources: [{name: gpu, replicas: 4}]}}": "sharing.mps.resources: is missing (the case",
+    "sharing: {TIMESLICING: null}": "sharing.timeSlicing.resources: is missing",
+    "FLAGS: {MIGStrategy: both}": "flags.migStrategy: ",
     "resources: {gpus: [{name: x}]}": "resources.gpus[0].pattern: is missing",
     "flags: {plugin: {deviceListStrategy: by-post}}": "flags.plugin.deviceListStrategy[0]: ",
     "flags: {plugin: {deviceIDStrategy: name}}": "flags.plugin.deviceIDStrategy: ",
@@ -36,7 +44,7 @@ REFUSED = {
     "flags: {deviceDiscoveryStrategy: guess}": "flags.deviceDiscoveryStrategy: ",
     "flags: {migStrategy: both}": "flags.migStrategy: ",
     "flags: {migStrategy: mixed}\n" + ENTRY.format("replicas: 4"): "(the document): flags.migStrategy mixed",
-    "[1, 2]": "(the document): a config is a mapping",
+    "[1, 2]": "(the document): is no config of the device plugin, which is a mapping",
     "a: [": "(the document): is not valid YAML",
 }
 
@@ -65,7 +73,32 @@ def test_a_text_that_is_far_longer_than_any_config_is_not_parsed() -> None:
     assert read("a: 1\n" + "#" * LARGEST) == ("(the document): has more than 65,536 characters",)
 
 
-@pytest.mark.parametrize("text", ["", "version: v1", "version: v1\nsharing: {mps: null}", "version: ''"])
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("sharing: {timeslicing: {resources: [{name: gpu, replicas: 4}]}}", 4),
+        ("SHARING: {TimeSlicing: {resources: [{name: gpu, replicas: 4}]}}", 4),
+        (
+            "Version: v1\nFlags: {MigStrategy: none, GdsEnabled: true}\n"
+            "Sharing: {MPS: {resources: [{name: gpu, replicas: 4}]}}",
+            4,
+        ),
+        ("sharing: {MPS: {resources: [{name: gpu, replicas: 4}]}, mps: {resources: [{name: gpu, replicas: 8}]}}", 8),
+    ],
+)
+def test_a_key_in_another_case_of_letters_is_taken_where_the_plugin_takes_it(text: str, shared: int) -> None:
+    """Go's decoder does, where the plugin has none of its own; of two the last in their order."""
+    found = read(text)
+    assert isinstance(found, PluginSharing)
+    block = found.mps or found.time_slicing
+    assert block is not None
+    assert [one.replicas for one in block.resources] == [shared]
+    assert found.remarks == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "version: v1", "version: v1\nsharing: {mps: null}", "version: ''", "resources: {gpus: null}"]
+)
 def test_a_config_that_shares_nothing(text: str) -> None:
     assert read(text) == PluginSharing(mps=None, time_slicing=None, remarks=())
 
@@ -74,6 +107,11 @@ def test_a_config_that_shares_nothing(text: str) -> None:
     ("text", "remark"),
     [
         (ENTRY.format("replicas: 4, memoryGb: 3"), f"{FIRST}.memoryGb: unknown to the device plugin, which ignores it"),
+        (
+            "sharing: {mps: {renamebydefault: true, resources: [{name: gpu, replicas: 4}]}}",
+            "sharing.mps.renamebydefault: unknown to the device plugin, which ignores it",
+        ),
+        ("TimeSlicing: {}", "TimeSlicing: unknown to the device plugin, which ignores it: write it under sharing"),
         ("version: v1\nflagz: {}", "flagz: unknown to the device plugin, which ignores it"),
         (ENTRY.format("replicas: 4, devices: 2"), f"{FIRST}.devices: ignored, all devices are shared"),
         ("resources: {gpus: [{name: a, pattern: b}]}", "resources: the device plugin ignores this section"),

@@ -38,17 +38,12 @@ def hardware_of(node: Raw) -> tuple[Gpu, ...] | str:
     labels = node["metadata"].get("labels") or {}
     product = labels.get(names.LABEL_PRODUCT)
     if not product:
-        return (
-            f"its label {names.LABEL_PRODUCT} is missing, so what GPUs it has is not known: write it and "
-            f"{names.LABEL_COUNT} into the file"
-        )
+        return f"its label {names.LABEL_PRODUCT} is missing: write it and {names.LABEL_COUNT} into the file"
     if counts_mig_devices(labels):
-        return (
-            f"{names.LABEL_PRODUCT}={product}: with MIG strategy single its labels count MIG devices, "
-            "so how many GPUs it has is not known"
-        )
+        return f"{names.LABEL_PRODUCT}={product}: with MIG strategy single its labels count MIG devices, not its GPUs"
     model = model_for_product(product)
-    if model is None or is_smaller_card(labels, model.memory_mib):
+    unconfirmed = model is not None and not model.confirmed and enablement(labels).mode == "mig"
+    if model is None or unconfirmed or is_smaller_card(labels, model.memory_mib):
         return _by_labels_alone(product, labels)
     return gpus_of(node)
 
@@ -61,7 +56,7 @@ def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...]
     if not count.isdecimal() or not 1 <= int(count) <= MAX_GPUS:
         return f"{names.LABEL_COUNT}={count} is no number of GPUs from 1 to {MAX_GPUS}"
     if for_mig or not all(text.isdecimal() for text in (memory, *version)):
-        unknown = f"{names.LABEL_PRODUCT}={product} is an unknown model, and no agent has reported its profiles"
+        unknown = f"{names.LABEL_PRODUCT}={product} is no model of known MIG placements, and no agent has reported them"
         lacking = f"{names.LABEL_MEMORY} and gpu.compute.major and minor"
         return unknown if for_mig else f"{unknown}, nor do {lacking} say enough for MPS slices"
     name = product.removesuffix("-SHARED").replace("-", " ")

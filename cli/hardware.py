@@ -6,11 +6,11 @@ partitioned, as `0=3g.40gb@4,1g.10gb@0;1=` (GPU index, profile@start; an empty l
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crds.v1alpha1.enablement import enablement
-from crds.v1alpha1.names import LABEL_COUNT, LABEL_MEMORY, LABEL_PRODUCT, Partitioning
+from crds.v1alpha1.names import LABEL_COUNT, LABEL_MEMORY, LABEL_MIG_CAPABLE, LABEL_PRODUCT, Partitioning
 from partitioning.layouts import Instance, Layout, check_layout
 from partitioning.models import GpuModel, known_products, model_for_product
 from partitioning.resources import WHOLE
@@ -39,6 +39,8 @@ def gpus_of(node: Mapping[str, Any]) -> tuple[Gpu, ...] | str:
     if model is None:
         known = ", ".join(known_products())
         return _label(LABEL_PRODUCT, f"unknown GPU product {labels[LABEL_PRODUCT]!r}; the sandbox knows: {known}")
+    if labels.get(LABEL_MIG_CAPABLE) == "false":
+        model = replace(model, profiles=())  # as the driver says of a workstation card whose displays are on
     count = labels.get(LABEL_COUNT, "1")
     if not count.isdecimal() or not 1 <= int(count) <= MAX_GPUS:
         return _label(LABEL_COUNT, f"{count!r} is not a number of GPUs from 1 to {MAX_GPUS}")

@@ -16,10 +16,10 @@ import jsonschema
 
 from cli.dumped import problems_of
 from cli.manifest_schemas import SCHEMAS, Schema
-from cli.nvidia_config import path_of, what_it_is
+from cli.nvidia_config import what_it_is
 from crds.v1alpha1.names import API_VERSION, KIND
 from crds.v1alpha1.plan import NAMED_AFTER_NODE
-from kube.yaml_text import NotYaml, read_documents
+from kube.yaml_text import NotYaml, path_of, read_documents
 
 ORDER = ("Namespace", "Node", "ConfigMap", "GPUPartitionPlan", "Pod")
 CLUSTER_SCOPED = frozenset(
@@ -191,8 +191,8 @@ def check(manifest: Manifest) -> list[str]:
 
 
 def broken_rules(plan: Mapping[str, Any]) -> list[str]:
-    """The rules of the CRD that a plan breaks, whatever else an API server of another version takes in it."""
-    return [*_lines(SCHEMAS[API_VERSION, KIND], plan, only=RULES), *_misnamed(plan)]
+    """The rules and types of the CRD that a plan breaks, whatever else an API server of another version takes in it."""
+    return [*_lines(SCHEMAS[API_VERSION, KIND], plan, only=(*RULES, "type")), *_misnamed(plan)]
 
 
 def _misnamed(plan: Mapping[str, Any]) -> list[str]:
@@ -211,7 +211,7 @@ def _lines(schema: Schema, body: object, only: Collection[str] = ()) -> list[str
     errors = jsonschema.Draft202012Validator(schema).iter_errors(_without_nulls(body))
     in_order = sorted(errors, key=lambda error: list(map(str, error.absolute_path)))
     return [
-        f"{path_of(error.absolute_path)}: {_sentence(error)}"
+        f"{path_of(error.absolute_path) or '(the document)'}: {_sentence(error)}"
         for error in in_order
         if not only or error.validator in only
     ]

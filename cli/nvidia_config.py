@@ -6,7 +6,7 @@ drops without a word is returned as a remark. Pure; knows nothing of plans.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from kube.yaml_text import NotYaml, read_yaml
+from kube.yaml_text import NotYaml, path_of, read_yaml
 
 VENDOR = "nvidia.com/"
 LONGEST_NAME = 63
@@ -219,7 +219,7 @@ def read(text: str) -> PluginSharing | tuple[str, ...]:
     try:
         config = _Config.model_validate(document or {})
     except ValidationError as error:
-        return tuple(f"{path_of(one['loc'])}: {_sentence(one)}" for one in error.errors())
+        return tuple(f"{path_of(one['loc']) or '(the document)'}: {_sentence(one)}" for one in error.errors())
     remarks = [
         f"{field}: unknown to the device plugin, which ignores it{UNDER_SHARING.get(field.casefold(), '')}"
         for field in _extras(config)
@@ -250,12 +250,6 @@ def _extras(part: BaseModel, place: str = "") -> Iterator[str]:
             if isinstance(one, BaseModel):
                 at = f"[{index}]" if isinstance(value, tuple) else ""
                 yield from _extras(one, f"{place}{field.alias or name}{at}.")
-
-
-def path_of(location: Iterable[int | str]) -> str:
-    """`spec.gpus[0]`."""
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    return path.lstrip(".") or "(the document)"
 
 
 def _sentence(error: Mapping[str, Any]) -> str:

@@ -43,6 +43,7 @@ Json = dict[str, Any]
 KINDS = ("Node", "Pod", KIND, "PriorityClass", *CONTEXT_KINDS)
 _KINDS_READ = {"node": "Node", "pod": "Pod", "plan": KIND}
 NOT_ENABLED = f"it is not enabled: label it {LABEL_PARTITIONING}=mig, mps or auto"
+MIG_OF_CARDS = "an RTX PRO card has MIG once NVIDIA's displaymodeselector has set its mode to compute, not before"
 USUAL_SIZE = {"cpu": "96", "memory": "1Ti", "pods": "110"}
 """Of a node whose manifest does not give it; the sandbox uses the same."""
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -200,6 +201,8 @@ class _Reader:
         mig_on = mode == "mig" or (mode == "auto" and any(self._is_requested(gpu.model) for gpu in gpus))
         if mode == "auto":
             self._remarks.append(f"node {name} is labelled auto: MIG mode is taken as {'on' if mig_on else 'off'}")
+        if mode != "mps" and "RTX PRO" in gpus[0].name and not gpus[0].model.mig_capable:
+            self._remarks.append(f"node {name}: {MIG_OF_CARDS}")
         spec = plan["spec"] if plan is not None else None
         if gpus[0].model.compute_capability < VOLTA and self._shares_alike(node, spec):
             self._remarks.append(f"node {name}: before Volta the agent makes replicas only with mpsReplicasBeforeVolta")

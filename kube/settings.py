@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from kube.yaml_text import NotYaml, read_yaml_file
+from kube.yaml_text import NotYaml, path_of, read_yaml_file
 
 
 class SettingsError(ValueError):
@@ -53,7 +53,7 @@ def read(model: type[Settings], content: object) -> Settings:
 
 def _sentence(model: type[Section], detail: ErrorDetails) -> str:
     location = [str(part) for part in detail["loc"]]
-    where = ".".join(location)
+    where = path_of(detail["loc"])
     if detail["type"] == "extra_forbidden":
         known = _keys(_section(model, location[:-1]))
         close = difflib.get_close_matches(location[-1], known, n=1)

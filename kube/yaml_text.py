@@ -8,7 +8,7 @@ product loads YAML.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,11 @@ def read_documents(text: str, *, largest: int = MAX_CHARACTERS) -> list[Any] | N
     except BROKEN as error:
         return NotYaml(f"is not valid YAML: {' '.join(str(error).split())}")
     return NotYaml(_too_deep()) if _deep([found]) else found
+
+
+def path_of(location: Iterable[int | str]) -> str:
+    """Of a field in a document, as kubectl spells it: `spec.gpus[0].index`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
 
 
 def _decoded(text: str) -> list[Any] | None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from controller.model.views import PodView
+from kube.yaml_text import path_of
 
 Raw = Mapping[str, Any]
 View = TypeVar("View")
@@ -39,8 +40,8 @@ def readable(kind: str, raw: Raw, read: Callable[[Raw], View]) -> View | Unreada
         return read(raw)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return Unreadable(kind=kind, name=_title(raw), reason=f"{where}: {first['msg'].removeprefix('Value error, ')}")
+        reason = f"{path_of(first['loc'])}: {first['msg'].removeprefix('Value error, ')}"
+        return Unreadable(kind=kind, name=_title(raw), reason=reason)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         what = f"field {error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
         return Unreadable(kind=kind, name=_title(raw), reason=f"{what} ({type(error).__name__})")

@@ -138,3 +138,35 @@ def test_volumes_of_a_dump_decide_or_are_said_to_be_unknown(
     remark = f"the volumes of 1 pod count as within reach of every node: {unknown} in the files"
     assert found["remarks"] == ([remark] if unknown else [])
     assert unknown or places(found) == {"one": "n2"}
+
+
+RTX_PRO = "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition"
+
+
+@pytest.mark.parametrize("mode", ["mig", "auto", "mps"])
+@pytest.mark.parametrize("capable", ["true", "false"])
+def test_a_workstation_card_has_no_mig_while_its_driver_offers_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, mode: str, capable: str
+) -> None:
+    card = labelled(node(mode=mode), product=RTX_PRO, memory="97887", **{"compute.major": "12", "compute.minor": "0"})
+    card["metadata"]["labels"]["nvidia.com/mig.capable"] = capable
+    pods = [pod("mig", requests={"nvidia.com/mig-1g.24gb": "1"}), pod("slice", requests={"nvidia.com/gpu-10gb": "1"})]
+    found = planned(capsys, dump(tmp_path, card, *pods))
+    makes_mig = capable == "true" and mode != "mps"
+    assert ("mig" in places(found)) is makes_mig
+    assert ("slice" in places(found)) is (not makes_mig and mode != "mig")
+    assert any("displaymodeselector" in one for one in found["remarks"]) is (capable == "false" and mode != "mps")
+
+
+@pytest.mark.parametrize(
+    ("product", "memory", "profile"),
+    [("NVIDIA-H20", "97871", "1g.12gb"), ("NVIDIA-B300-SXM6-AC", "275040", "1g.34gb")],
+)
+def test_it_is_not_said_that_a_driver_names_no_placements_where_none_was_asked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, product: str, memory: str, profile: str
+) -> None:
+    one = pod("one", requests={f"nvidia.com/mig-{profile}": "1"})
+    found = planned(capsys, dump(tmp_path, labelled(node(), product=product, memory=memory), one))
+    (message,) = (one["message"] for one in found["unplaced"])
+    assert f"{product} is no model of known MIG placements, and no agent has reported them" in message
+    assert "the driver names none" not in message

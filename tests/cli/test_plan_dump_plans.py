@@ -166,7 +166,7 @@ def test_a_card_outside_the_catalogue_is_known_by_its_labels(
         poor = node(mode="mps")
         poor["metadata"]["labels"] |= {**FEW_LABELS, lacking: ""}
         (left,) = planned(capsys, dump(tmp_path, poor, *pods))["leftOut"]
-        assert "is an unknown model" in left["reason"]
+        assert "is no model of known MIG placements" in left["reason"]
 
 
 def test_of_a_card_that_has_no_mig_by_its_labels_it_is_not_said_that_its_profiles_are_unknown(

@@ -22,7 +22,7 @@ def test_finished_pods_hold_nothing(capsys: pytest.CaptureFixture[str], tmp_path
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ({"nvidia.com/gpu.product": "NVIDIA-Z9"}, "NVIDIA-Z9 is an unknown model"),
+        ({"nvidia.com/gpu.product": "NVIDIA-Z9"}, "NVIDIA-Z9 is no model of known MIG placements"),
         ({"nvidia.com/gpu.product": None}, "label nvidia.com/gpu.product is missing"),
         ({"nvidia.com/gpu.count": "many"}, "'many' is not a number of GPUs"),
     ],
@@ -45,7 +45,7 @@ def test_a_few_of_the_nodes_that_are_left_out_are_named(capsys: pytest.CaptureFi
     found = planned(capsys, dump(tmp_path, *nodes, pod("one")))
 
     (message,) = (one["message"] for one in found["unplaced"])
-    assert "node n0 is left out: nvidia.com/gpu.product=NVIDIA-Z9 is an unknown model" in message
+    assert "node n0 is left out: nvidia.com/gpu.product=NVIDIA-Z9 is no model of known MIG placements" in message
     assert message.endswith("; nodes left out in all: 5")
     assert [one["name"] for one in found["leftOut"]] == [f"n{number}" for number in range(5)]
 

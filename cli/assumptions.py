@@ -57,8 +57,7 @@ def _by_labels_alone(product: str, labels: Mapping[str, str]) -> tuple[Gpu, ...]
         return f"{names.LABEL_COUNT}={count} is no number of GPUs from 1 to {MAX_GPUS}"
     if for_mig or not all(text.isdecimal() for text in (memory, *version)):
         unknown = f"{names.LABEL_PRODUCT}={product} is no model of known MIG placements, and no agent has reported them"
-        lacking = f"{names.LABEL_MEMORY} and gpu.compute.major and minor"
-        return unknown if for_mig else f"{unknown}, nor do {lacking} say enough for MPS slices"
+        return unknown if for_mig else f"{unknown}, nor do its labels of memory and compute say enough for slices"
     name = product.removesuffix("-SHARED").replace("-", " ")
     model = model_from_report(f"{name} ({memory} MiB)", int(memory), (), (int(version[0]), int(version[1])))
     gpu = Gpu(model=model, name=model.names[0], memory_mib=int(memory), mig_enabled=False, layout=Layout.of(()))

@@ -19,6 +19,8 @@ def problems_of(body: Raw) -> list[str]:
     metadata = body.get("metadata")
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
         return ["metadata.name: is missing: every object has one"]
+    if not isinstance(metadata.get("namespace"), str | None):
+        return ["metadata.namespace: must be a text: quote it"]
     return [*_fields(body, metadata), *_values(body, metadata)]
 
 

@@ -48,6 +48,12 @@ class Manifest:
         return str(self.body.get("kind", ""))
 
     @property
+    def is_foreign(self) -> bool:
+        """Of another group that has a kind of this name, as Rancher has a Node, and Knative a Service."""
+        group = str(self.body.get("apiVersion", "")).rpartition("/")[0]
+        return "." in group and not group.endswith((".k8s.io", "gpuplan.dev")) and self.kind != "PodGroup"
+
+    @property
     def identity(self) -> tuple[str, str, str]:
         """Kind, namespace and name: no two objects share all three."""
         metadata = self.body["metadata"]
@@ -79,7 +85,7 @@ def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
     manifests, problems = parsed(texts)
     if not any(text.strip() for _, text in texts):
         problems.append(nothing(paths))
-    read = [manifest for manifest in manifests if manifest.kind in chosen]
+    read = [manifest for manifest in manifests if manifest.kind in chosen and not manifest.is_foreign]
     for manifest in manifests:
         if not manifest.kind:
             problems += numbered(manifest, ["kind: is missing: write Kubernetes objects, or a List of them"])
@@ -93,7 +99,7 @@ def load_cluster(paths: Sequence[str], kinds: Iterable[str]) -> ClusterFiles:
     if problems:
         raise ManifestError("\n".join(problems))
     read = _latest(read)
-    skipped = Counter(manifest.kind for manifest in manifests if manifest.kind not in chosen)
+    skipped = Counter(one.kind for one in manifests if one.kind not in chosen or one.is_foreign)
     return ClusterFiles(objects=tuple(manifest.body for manifest in read), skipped=dict(sorted(skipped.items())))
 
 

@@ -94,16 +94,9 @@ class SharedResource(_Part):
 
 
 class Sharing(_Part):
-    resources: tuple[SharedResource, ...]
+    resources: Annotated[tuple[SharedResource, ...], Field(min_length=1)]
     rename_by_default: Annotated[StrictBool, BeforeValidator(lambda given: given is not None and given)] = False
     fail_requests_greater_than_one: StrictBool | None = None
-
-    @field_validator("resources")
-    @classmethod
-    def _are_some(cls, resources: tuple[SharedResource, ...]) -> tuple[SharedResource, ...]:
-        if not resources:
-            raise ValueError("is empty: name at least one resource, or leave the block out")
-        return resources
 
 
 class _SharingBlock(_Struct):
@@ -255,4 +248,4 @@ def _extras(part: BaseModel, place: str = "") -> Iterator[str]:
 def _sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "missing":
         return "is missing (the case of letters counts here): the device plugin refuses the file without it"
-    return str(error["msg"]).removeprefix("Value error, ").replace("tuple", "list")
+    return re.sub("(?i)tuple", "list", re.sub("^Value error, | or instance of.*", "", str(error["msg"])))

@@ -254,7 +254,8 @@ def _complete_pod(raw: Raw, priorities: _Priorities, latest: int) -> Json:
     spec = raw["spec"]
     if spec.get("priority") is None:
         spec = {**spec, "priority": priorities.of(spec)}
-    return {**raw, "metadata": {**added, **raw["metadata"]}, "spec": spec}
+    given = {key: value for key, value in raw["metadata"].items() if value is not None}
+    return {**raw, "metadata": {**added, **given}, "spec": spec}
 
 
 def _complete_node(raw: Raw) -> Json:

@@ -40,7 +40,7 @@ def readable(kind: str, raw: Raw, read: Callable[[Raw], View]) -> View | Unreada
         return read(raw)
     except ValidationError as error:
         first = error.errors()[0]
-        reason = f"{path_of(first['loc'])}: {first['msg'].removeprefix('Value error, ')}"
+        reason = f"{path_of(first['loc'])}: {first['msg'].removeprefix('Value error, ').split(' or instance of')[0]}"
         return Unreadable(kind=kind, name=_title(raw), reason=reason)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         what = f"field {error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())

@@ -96,7 +96,7 @@ _ROWS = {
         "Ask an administrator for a node with devicePlugin.backend gpuplan.",
     ),
     Ineligible.NODE_NOT_READY: _Row(
-        _BLOCKED, "{nodes} {are} not ready.", "Ask an administrator to check the conditions of the node."
+        _BLOCKED, "{nodes} {are} not ready, or deleted.", "Ask an administrator to check the conditions of the node."
     ),
     Ineligible.MIG_MODE_DISABLED: _Row(
         UnplacedReason.MIG_MODE_DISABLED,

@@ -13,7 +13,7 @@ REFUSED = {
     "sharing: {mps: {}}": "sharing.mps.resources: is missing",
     "sharing: {timeSlicing: {}}": "sharing.timeSlicing.resources: is missing",
     "sharing: {timeSlicing: null}": "sharing.timeSlicing.resources: is missing",
-    "sharing: {mps: {resources: []}}": "sharing.mps.resources: is empty",
+    "sharing: {mps: {resources: []}}": "sharing.mps.resources: list should have at least 1 item",
     "sharing: {mps: {resources: [{replicas: 4}]}}": f"{FIRST}.name: is missing",
     "sharing: {mps: {resources: [{name: gpu}]}}": f"{FIRST}.replicas: is missing",
     ENTRY.format("replicas: 1"): f"{FIRST}: replicas is 1: sharing begins at 2",
@@ -44,6 +44,7 @@ REFUSED = {
     "flags: {deviceDiscoveryStrategy: guess}": "flags.deviceDiscoveryStrategy: ",
     "flags: {migStrategy: both}": "flags.migStrategy: ",
     "flags: {migStrategy: mixed}\n" + ENTRY.format("replicas: 4"): "(the document): flags.migStrategy mixed",
+    "sharing: []": "sharing: Input should be a valid dictionary",
     "[1, 2]": "(the document): is no config of the device plugin, which is a mapping",
     "a: [": "(the document): is not valid YAML",
 }

@@ -200,3 +200,24 @@ def test_what_a_bound_pod_that_cannot_be_read_holds_is_in_use(
     left_out = {(one["kind"], one["name"]): one["reason"] for one in found["leftOut"]}
     assert left_out.keys() == {("Pod", "default/holder"), ("Node", "n1")}
     assert why in left_out["Node", "n1"]
+
+
+@pytest.mark.parametrize(("version", "kind"), [("management.cattle.io/v3", "Node"), ("serving.knative.dev/v1", "Pod")])
+@pytest.mark.parametrize("name", ["n1", "one"])
+def test_a_kind_of_another_group_is_passed_over(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, version: str, kind: str, name: str
+) -> None:
+    """Rancher has a Node for each Node, and Knative a Service for each Service."""
+    foreign = {"apiVersion": version, "kind": kind, "metadata": {"name": name, "uid": "u"}}
+    found = planned(capsys, dump(tmp_path, node(), pod("one"), foreign))
+    assert places(found) == {"one": "n1"}
+    assert f"Ignored 1 {kind} (only Nodes, Pods, plans and what pods refer to are read)." in found["remarks"]
+
+
+def test_a_namespace_that_is_no_text_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    raw = pod("one")
+    raw["metadata"]["namespace"] = None
+    assert places(planned(capsys, dump(tmp_path, node(), raw))) == {"one": "n1"}
+    raw["metadata"]["namespace"] = 5
+    assert main(["plan", "-f", str(dump(tmp_path, node(), raw))]) == 2
+    assert "metadata.namespace: must be a text: quote it" in capsys.readouterr().err

@@ -68,7 +68,9 @@ DEFECTS = {
     "other label": Defect(
         words="serves MPS slices only", remedy="a node that serves", made=of_node(partitioning="mps")
     ),
-    "not ready": Defect(words="is not ready", remedy="the conditions of the node", made=of_node(ready=False)),
+    "not ready": Defect(
+        words="is not ready, or deleted", remedy="the conditions of the node", made=of_node(ready=False)
+    ),
     "MIG mode": Defect(
         words="MIG mode is off",
         remedy="-mig 1",

@@ -61,6 +61,7 @@ def test_sigterm_lets_the_step_on_a_gpu_finish_and_begins_no_other(node: AgentNo
     assert journal(node) == []
 
 
+@pytest.mark.thorough
 def test_sigterm_ends_it_while_a_call_hangs_and_the_next_one_continues(node: AgentNode, command: list[str]) -> None:
     """Within the grace period of its pod: the driver has a third of it for an answer."""
     node.plan(mig(0, ("2g.20gb", 0)))
@@ -90,6 +91,7 @@ def journal(node: AgentNode) -> list[Path]:
     return list((node.directory / "state/journal").glob("*.json"))
 
 
+@pytest.mark.thorough
 def test_a_replaced_driver_ends_the_process_and_the_next_one_continues(node: AgentNode, command: list[str]) -> None:
     node.plan(mig(0, ("2g.20gb", 0)))
     with subprocess.Popen(command, stderr=subprocess.PIPE) as first:

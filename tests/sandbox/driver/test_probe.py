@@ -216,6 +216,7 @@ def test_what_was_not_asked_is_not_answered(
     caplog.clear()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["in process"], indirect=True)  # where nothing calls it
 def test_the_command_on_the_shared_library(built: Path, simulate: Simulate, tmp_path: Path) -> None:
     """As a process, of a machine and of its recording; a driver that is gone is an exit code of its own."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, TypeVar
 
+import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import example, settings
 
 FULL = 100
@@ -32,6 +34,16 @@ def cells(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     for column in columns[1:]:
         dice.shuffle(column)
     return list(zip(*columns, strict=True))
+
+
+def thorough(*cells: Any) -> list[ParameterSet]:
+    """Cells that have their like in what is left, and take more of the CPU: `make test` spares them."""
+    return [pytest.param(*(cell if isinstance(cell, tuple) else (cell,)), marks=pytest.mark.thorough) for cell in cells]
+
+
+def sparing(cells: Sequence[Any], *dear: Any) -> list[Any]:
+    """All of these cells, those that are dear as `thorough` ones."""
+    return [*(cell for cell in cells if cell not in dear), *thorough(*(cell for cell in cells if cell in dear))]
 
 
 def with_examples(cases: Sequence[object]) -> Callable[[Property], Property]:

@@ -5,6 +5,7 @@ import pytest
 from benchmarks import hostile
 from benchmarks.hostile import ROWS, measure
 from controller.planner.effort import WORK
+from tests.drawn import sparing
 
 SMALL = [
     name
@@ -16,11 +17,10 @@ SMALL = [
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.thorough) if name == "60 pods, 20,000 values each" else name
-        for name in SMALL
-        if "3,000" not in name
-    ],
+    sparing(
+        [name for name in SMALL if "3,000" not in name],
+        *("60 pods, 20,000 values each", "600 pods that keep off themselves", "300 pods that keep off themselves"),
+    ),
 )
 def test_four_times_the_bound_pods_are_no_more_work(name: str) -> None:
     few, many = (measure(name, ROWS[name], bound) for bound in (500, 2_000))

@@ -18,6 +18,7 @@ from benchmarks.over_time.workloads import MAKERS, make
 from controller.config.settings import Settings
 from partitioning.layouts import Instance, Layout
 from tests.builders.models import H100
+from tests.drawn import sparing
 
 HEAD = "name,arrival_ms,profile,duration_ms,priority"
 ONE = "nodes=1,gpus=1,model=H100-80GB"
@@ -204,6 +205,7 @@ def test_output_has_the_keys_that_are_promised(tmp_path: Path) -> None:
     assert replayed(tmp_path, "gpuplan", ONE, *WHOLE_THEN_SMALL, more=("--measure",))["plan_seconds"] > 0
 
 
+@pytest.mark.thorough
 def test_same_seed_gives_the_same_bytes() -> None:
     command = [sys.executable, "-m", "benchmarks.over_time", "--jobs", "bursts", "--cluster", TWO, "--json"]
     runs = [
@@ -220,7 +222,7 @@ def test_same_seed_gives_the_same_bytes() -> None:
     assert len(runs[0].splitlines()) == len(POLICIES)
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", sparing([*MAKERS], "turning", "migbench"))
 def test_workloads_run_and_are_shown_for_people(name: str) -> None:
     shown: list[str] = []
     arguments = ["--jobs", name, "--cluster", TWO, "--policy", "first-fit,gpuplan", "--horizon", "4000"]

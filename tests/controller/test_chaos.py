@@ -4,6 +4,7 @@ import pytest
 
 from tests.controller.chaos import Life
 from tests.controller.cluster import ApiCluster
+from tests.drawn import thorough
 
 EVERYTHING = 3
 """The seed of a life in which all of it happens."""
@@ -14,7 +15,7 @@ HAPPENS = [
 
 
 @pytest.mark.timeout(600)  # some seconds on a quiet machine
-@pytest.mark.parametrize("seed", [EVERYTHING, pytest.param(6, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("seed", thorough(EVERYTHING, 6))
 def test_nothing_is_harmed_and_nothing_changes_without_news(cluster: ApiCluster, seed: int) -> None:
     life = Life(cluster, seed)
     life.run()

@@ -192,7 +192,8 @@ def test_the_second_controller_takes_over_at_once_from_one_that_ends(world: Cont
 
 
 @pytest.mark.parametrize(
-    ("method", "part"), [("POST", "/gpupartitionplans"), ("PATCH", "/status"), ("PATCH", "/gpupartitionplans/n")]
+    ("method", "part"),
+    [("POST", "/gpupartitionplans"), ("PATCH", "/status"), ("PATCH", "/gpupartitionplans/n")],
 )
 def test_nothing_more_is_sent_once_it_is_stopped(world: ControllerWorld, method: str, part: str) -> None:
     names = [f"n{number:02}" for number in range(5 * REQUESTS)]

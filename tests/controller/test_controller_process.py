@@ -60,6 +60,7 @@ def process(tmp_path: Path, cluster: ApiCluster) -> Iterator[Process]:
     running.process.wait(SECONDS)
 
 
+@pytest.mark.thorough
 def test_killed_at_bad_moments_it_continues_from_the_state_of_the_cluster(
     world: ControllerWorld, process: Process
 ) -> None:

@@ -19,12 +19,11 @@ from tests.builders.views import pod_view
 from tests.controller.odd import hopeless, pods
 from tests.controller.odd.clusters import OPTIONS, case, run
 from tests.controller.planner.builders import cluster, mig, pod, server
+from tests.drawn import thorough
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "first", [0, 25, *(pytest.param(first, marks=pytest.mark.thorough) for first in range(50, 300, 25))]
-)
+@pytest.mark.parametrize("first", [0, *thorough(*range(25, 300, 25))])
 def test_ordinary_pods_are_placed_as_without_the_odd_ones(first: int) -> None:
     assert [problem for seed in range(first, first + 25) for problem in run(case(seed))[0]] == []
 

@@ -21,6 +21,7 @@ from tests.controller.cluster import Bench
 from tests.controller.loop_rig import LoopRig
 from tests.controller.planner.builders import cluster, layout, mig, server
 from tests.controller.planner.builders import pod as pod_of
+from tests.drawn import examples
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +117,7 @@ def test_while_every_plan_is_refused_pods_get_the_server_s_message(rig: LoopRig)
     assert f"The plan of nodes n1 and n2 could not be written: {SENTENCE}." in decision["message"]
     assert rig.bench.errors("write") == 2
     assert not rig.idle()
-    turns(rig, 600)
+    turns(rig, examples(600))
     assert len(refusals.sent) <= 2 * 16
     refusals.nodes.clear()
     turns(rig, 75)

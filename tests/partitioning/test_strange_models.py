@@ -6,6 +6,7 @@ from partitioning.models import GpuModel, ProfileSpec, model_from_report
 from partitioning.states import enumerable, state_table
 from tests.builders.models import MODELS
 from tests.counted import calls
+from tests.drawn import thorough
 
 PLANNABLE = [model for model in MODELS.values() if model.mig_capable and model.confirmed]
 
@@ -42,9 +43,7 @@ def test_few_profiles_of_a_gpu_with_many_slices_are_enumerated(profiles: int) ->
     assert max(state_table(strange).pareto(0)) == (16, *[0] * (profiles - 1))
 
 
-@pytest.mark.parametrize(
-    ("profiles", "size"), [(4, 1), (8, 1), pytest.param(32, 1, marks=pytest.mark.thorough), (32, 2)]
-)
+@pytest.mark.parametrize(("profiles", "size"), [(4, 1), (8, 1), *thorough((32, 1), (32, 2))])
 def test_what_grows_beyond_any_limit_is_given_up_soon(profiles: int, size: int) -> None:
     strange = model(profiles, size, name="endless")
 

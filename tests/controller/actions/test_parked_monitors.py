@@ -17,6 +17,7 @@ from crds.v1alpha1.names import (
 from kube import apply
 from tests.builders.objects import condition, node, status
 from tests.controller.cluster import ApiCluster, Bench
+from tests.drawn import thorough
 
 DCGM, EXPORTER = MONITORS
 RIVALS_OFF = {DEVICE_PLUGIN: "false", MIG_MANAGER: "false"}
@@ -127,7 +128,7 @@ def work(bench: Bench) -> NodeLabels:
     ids=["done", "given up", "the agent is silent"],
 )
 @pytest.mark.parametrize(
-    "crash", [None, "before it parks", "after it parked", "before it restores", "after it restored"]
+    "crash", [None, "after it parked", "before it restores", *thorough("before it parks", "after it restored")]
 )
 def test_dcgm_leaves_for_the_change_and_comes_back(
     bench: Bench, work: NodeLabels, after: tuple[str, str, str], crash: str | None

@@ -11,6 +11,7 @@ from tests.apiserver import Refuse
 from tests.builders.objects import node
 from tests.controller.actions import test_agent_liveness, test_nominations, test_plan_lifecycle
 from tests.controller.cluster import Bench
+from tests.drawn import thorough
 
 TURN_SECONDS = 0.5
 TURNS = 1200
@@ -65,7 +66,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize(("code", "reports"), [(403, "once"), (422, "once"), (429, "each"), (409, "never")])
+@pytest.mark.parametrize(("code", "reports"), [(403, "once"), (429, "each"), (409, "never"), *thorough((422, "once"))])
 def test_requests_and_reports(
     bench: Bench, caplog: pytest.LogCaptureFixture, writer: str, code: int, reports: str
 ) -> None:

@@ -26,7 +26,7 @@ from controller.planning import plan
 from controller.simulator.filters import filter_node
 from tests.controller.planner.builders import cluster, holder, mig, pod, replaced, server
 from tests.controller.planner.world import applied
-from tests.drawn import cells
+from tests.drawn import thorough
 
 HOST = "kubernetes.io/hostname"
 
@@ -106,7 +106,7 @@ def test_the_same_snapshot_has_the_same_plan_where_work_is_used_up(small: None) 
     assert plan(crowded(pending)) == plan(crowded(pending))
 
 
-@pytest.mark.parametrize("kind", ["hostile", "choosy"])
+@pytest.mark.parametrize("kind", ["hostile", *thorough("choosy")])
 def test_pods_for_which_no_work_was_left_are_tried_first_in_the_next_pass(small: None, kind: str) -> None:
     """However many they are, each has its turn within a few passes, though none of the others leaves."""
     one = hostile if kind == "hostile" else choosy
@@ -125,7 +125,7 @@ def test_pods_for_which_no_work_was_left_are_tried_first_in_the_next_pass(small:
     assert passes > 1
 
 
-@pytest.mark.parametrize("kind", ["hostile", "choosy"])
+@pytest.mark.parametrize("kind", ["hostile", *thorough("choosy")])
 def test_a_pod_that_had_no_turn_costs_none_of_a_higher_level_its_turn(small: None, kind: str) -> None:
     one = hostile if kind == "hostile" else choosy
     high = [one(number, priority=9) for number in range(60)]
@@ -287,7 +287,7 @@ def test_once_the_time_is_over_filters_are_asked_for_the_first_kinds_alone(monke
     assert asked == {"plain"}
 
 
-@pytest.mark.parametrize("kind", ["hostile", "choosy"])
+@pytest.mark.parametrize("kind", ["hostile", *thorough("choosy")])
 def test_a_pod_that_has_a_place_keeps_it_whatever_others_come(small: None, kind: str) -> None:
     """Of a higher priority, and in namespaces that share the work with its own: there is room for all."""
     one = hostile if kind == "hostile" else choosy
@@ -321,7 +321,7 @@ def test_pods_that_have_their_places_leave_the_work_of_their_namespaces_to_other
     assert {one.uid: one.node for one in result.placed}["uid-picky"] == "node-59"
 
 
-@pytest.mark.parametrize("number", [90, 130])
+@pytest.mark.parametrize("number", [90, *thorough(130)])
 def test_places_that_are_kept_take_no_share_of_a_namespace_that_comes_later(small: None, number: int) -> None:
     """While it was alone, the first namespace had all work, in each pass for further pods."""
     snapshot = crowded([hostile(one) for one in range(number)], bound=60, nodes=30)
@@ -365,7 +365,7 @@ def test_a_pod_that_no_pass_can_examine_does_not_read_that_it_should_wait(small:
     ]
 
 
-@pytest.mark.parametrize(("priority", "bad"), cells([0, 9], [0, 150]))
+@pytest.mark.parametrize(("priority", "bad"), [(0, 0), *thorough((0, 150), (9, 0), (9, 150))])
 def test_pods_whose_search_takes_more_than_a_share_find_their_places_within_some_passes(
     small: None, bad: int, priority: int
 ) -> None:

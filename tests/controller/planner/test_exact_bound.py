@@ -15,7 +15,7 @@ from controller.planning import plan
 from partitioning.resources import WHOLE
 from tests.controller.planner.builders import cluster, holder, mig, mps, node, pod, server
 from tests.controller.planner.checker import check
-from tests.drawn import cells, examples
+from tests.drawn import cells, examples, points
 
 pytestmark = pytest.mark.slow
 
@@ -59,12 +59,14 @@ def test_of_small_clusters_with_uneven_nodes_two_pods_at_most_are_left_out(name:
 @pytest.mark.parametrize(
     ("pods", "mix", "seed"),
     [
-        pytest.param(120, "tainted", 8, id="large holes in another group"),
-        pytest.param(120, "tainted", 11, id="one that may go elsewhere holds the hole"),
+        pytest.param(120, "tainted", 8, marks=pytest.mark.thorough, id="large holes in another group"),
+        pytest.param(120, "tainted", 11, marks=pytest.mark.thorough, id="one that may go elsewhere holds the hole"),
         pytest.param(150, "tainted", 14, id="the same where not all can be served"),
-        pytest.param(100, "several", 7, id="four on one node after idle ones were given away"),
+        pytest.param(
+            100, "several", 7, marks=pytest.mark.thorough, id="four on one node after idle ones were given away"
+        ),
         pytest.param(150, "tainted", 2, id="many nodes must change together"),
-        pytest.param(200, "tainted", 4, id="overloaded, in pools"),
+        pytest.param(200, "tainted", 4, marks=pytest.mark.thorough, id="overloaded, in pools"),
         pytest.param(200, "mixed", 14, id="overloaded, MIG and MPS"),
         pytest.param(200, "tainted", 7105, id="a pool that turns away what another would take"),
     ],
@@ -229,7 +231,7 @@ def test_at_size_the_lowest_level_gets_what_the_higher_ones_leave() -> None:
     assert within_limits(snapshot, served_by_level(snapshot), exact)
 
 
-@pytest.mark.parametrize(("mix", "seed"), cells(sorted(MIXES), range(6)))
+@pytest.mark.parametrize(("mix", "seed"), points(cells(sorted(MIXES), range(6)), each=2))
 def test_our_own_bound_holds_and_is_near(mix: str, seed: int) -> None:
     snapshot = instance(nodes=4, gpus=4, pods=60, seed=seed, mix=MIXES[mix])
     exact = oracle.exact_bound(snapshot, per_node=True).pods

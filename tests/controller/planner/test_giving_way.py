@@ -19,16 +19,14 @@ from controller.planner.search import search
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, mig, pod, server
 from tests.controller.planner.checker import check
-from tests.drawn import cells
+from tests.drawn import cells, thorough
 
 
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
         ("cpu uneven, levels", 502),
-        ("cpu uneven, levels", 503),
-        ("memory uneven, levels", 501),
-        ("memory uneven, levels", 503),
+        *thorough(("cpu uneven, levels", 503), ("memory uneven, levels", 501), ("memory uneven, levels", 503)),
     ],
 )
 def test_lower_levels_have_nearly_all_that_upper_ones_leave(name: str, seed: int) -> None:

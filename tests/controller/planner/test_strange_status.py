@@ -13,7 +13,7 @@ from tests.builders.objects import H100_NAME, Json
 from tests.builders.views import plan_reading
 from tests.controller.planner.builders import cluster, mig, mps, pod, server
 from tests.counted import calls
-from tests.drawn import cells
+from tests.drawn import cells, sparing
 
 LARGEST = 10**9 - 1
 """The most that the pattern of `profiles` admits."""
@@ -61,6 +61,10 @@ STRANGE: dict[str, tuple[list[Json], list[Json]]] = {
 }
 
 
+DEAR = ("many models", "just too many", "few of them", "profiles of one name")
+DRAWN = cells([*STRANGE], ["mig", "mps", "auto"])
+
+
 def strange(kind: str, cut: str, *, more_mib: int = 0) -> tuple[NodeView, PlanView]:
     """`more_mib`: as of a model that was never met before, so that nothing of it is remembered."""
     models, partitions = STRANGE[kind]
@@ -90,7 +94,7 @@ def ordinary(*more: tuple[NodeView, PlanView]) -> Snapshot:
     return cluster(*servers, *more, pending=pending)
 
 
-@pytest.mark.parametrize(("kind", "cut"), cells([*STRANGE], ["mig", "mps", "auto"]))
+@pytest.mark.parametrize(("kind", "cut"), sparing(DRAWN, *(cell for cell in DRAWN if cell[0] in DEAR)))
 def test_a_strange_status_costs_its_own_node_alone(kind: str, cut: str) -> None:
     usual = {one.key for one in plan(ordinary()).placed if not one.key[1].startswith("any")}
     result = plan(ordinary(strange(kind, cut)))
@@ -102,8 +106,6 @@ def test_a_strange_status_costs_its_own_node_alone(kind: str, cut: str) -> None:
     assert result.cut_short is None
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(one, marks=pytest.mark.thorough) if one == "many models" else one for one in STRANGE]
-)
+@pytest.mark.parametrize("kind", sparing([*STRANGE], *DEAR))
 def test_to_read_and_plan_a_strange_status_takes_no_more_than_some_seconds(kind: str) -> None:
     assert calls(lambda: plan(ordinary(strange(kind, "auto", more_mib=1)))) < 15_000_000

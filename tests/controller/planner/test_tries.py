@@ -12,7 +12,7 @@ from controller.model.snapshot import Snapshot
 from controller.planner import search, strategy, tries
 from controller.planning import plan
 from tests.controller.planner.world import applied
-from tests.drawn import cells, points
+from tests.drawn import cells, points, thorough
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,7 @@ from tests.drawn import cells, points
         ("daemon", 8, 2, 52),
         ("all", 8, 2, 52),
         ("all", 4, 4, 59),
-        ("all", 12, 4, 56),
-        ("all", 12, 4, 58),
+        *thorough(("all", 12, 4, 56), ("all", 12, 4, 58)),
         ("3 models", 8, 2, 2000),
         ("affinity", 8, 2, 2000),
     ],

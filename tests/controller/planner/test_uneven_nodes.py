@@ -8,6 +8,7 @@ from benchmarks.families import FAMILIES, case
 from controller.planning import plan
 from tests.controller.planner.builders import cluster, mig, pod, server
 from tests.controller.planner.checker import check
+from tests.drawn import thorough
 
 
 @pytest.mark.parametrize(("heavy", "small", "large"), [(3, 8, 21), (3, 10, 22), (4, 9, 28), (5, 10, 37)])
@@ -42,7 +43,7 @@ def test_a_light_pod_that_selects_the_large_node_stays_there() -> None:
     assert {one.node for one in result.placed if one.key[1].startswith("light")} == {"node-2"}
 
 
-@pytest.mark.parametrize(("name", "seed"), [("cpu uneven", 1), ("memory uneven", 501), ("all", 1)])
+@pytest.mark.parametrize(("name", "seed"), [("cpu uneven", 1), ("memory uneven", 501), *thorough(("all", 1))])
 def test_no_node_gets_more_than_it_has(name: str, seed: int) -> None:
     """However many pods change places."""
     snapshot = case(FAMILIES[name], nodes=10, gpus=8, seed=seed, more=0.6).snapshot

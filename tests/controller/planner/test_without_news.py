@@ -9,7 +9,7 @@ from controller.model.results import PlanningResult
 from controller.model.snapshot import Snapshot
 from controller.planning import plan
 from tests.controller.planner.world import applied
-from tests.drawn import cells
+from tests.drawn import cells, points
 
 
 def served(snapshot: Snapshot, result: PlanningResult) -> list[int]:
@@ -26,7 +26,7 @@ def where(result: PlanningResult) -> set[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("family", "more", "seed"),
     [
-        *((*one, 3001) for one in cells(list(FAMILIES), [0.3, 0.6])),
+        *((*one, 3001) for one in points(cells(list(FAMILIES), [0.3, 0.6]), each=2)),
         *(pytest.param("all", 0.3, seed, marks=pytest.mark.thorough) for seed in range(3002, 3022)),
     ],
 )

@@ -29,7 +29,7 @@ from controller.planning import plan
 from tests import counted
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, holder, mig, mps, pod, replaced, server
-from tests.drawn import cells
+from tests.drawn import cells, sparing, thorough
 
 AWAY = PodAffinityTerm(
     topology_key="kubernetes.io/hostname",
@@ -103,7 +103,7 @@ def test_pods_that_differ_in_scarce_storage_cost_a_node_no_more_the_more_nodes_t
     assert costs[1] <= 1.6 * costs[0]
 
 
-@pytest.mark.parametrize("rising", [(), ("hugepages-2Mi",), ("cpu",), ("memory",)])
+@pytest.mark.parametrize("rising", [(), *thorough((("hugepages-2Mi",),), (("cpu",),)), ("memory",)])
 def test_pods_none_of_which_needs_more_of_everything_than_another_cost_little_more_than_alike_ones(
     rising: tuple[str, ...],
 ) -> None:
@@ -171,7 +171,7 @@ def test_pods_next_to_a_daemon_set_cost_the_same_on_any_number_of_nodes() -> Non
     assert costs[1] <= 1.5 * costs[0]
 
 
-@pytest.mark.parametrize("large", ["CPU", "memory", "both", "several"])
+@pytest.mark.parametrize("large", ["CPU", "several", *thorough("memory", "both")])
 def test_a_further_pod_that_is_too_large_for_every_node_costs_the_same_next_to_any_daemon_set(large: str) -> None:
     costs = [calls(too_large(large, nodes, 60)) - calls(too_large(large, nodes, 20)) for nodes in (20, 80)]
     assert costs[1] <= 1.2 * costs[0]
@@ -235,7 +235,9 @@ def sizes(number: int, unlike: str) -> list[PodView]:
     return [pod(f"pod-{one:03}", "1g.5gb", cpu=1000 + one) for one in range(number)]
 
 
-@pytest.mark.parametrize(("cut", "unlike"), cells(["mig", "mps"], ["size", "sizes", "count", "cpu"]))
+@pytest.mark.parametrize(
+    ("cut", "unlike"), sparing(cells(["mig", "mps"], ["size", "sizes", "count", "cpu"]), ("mps", "size"))
+)
 def test_a_further_pod_that_is_unlike_all_others_costs_what_the_others_cost(cut: str, unlike: str) -> None:
     made = mig if cut == "mig" else mps
     servers = [server(f"node-{number}", made(0), made(1), partitioning=cut) for number in range(4)]

@@ -1,7 +1,6 @@
 """`gpuplan sandbox exec` gives a program of one's own the simulated GPUs, through the library that it loads itself."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from sandbox.driver import machine
 from sandbox.driver.library.build import compiler
 from tests.builders.models import H100
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import pynvml
 pynvml.nvmlInit()
@@ -32,13 +30,14 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(compiler() is None, reason="no C compiler (cc) on PATH")
-def test_a_program_sees_the_gpus_and_what_is_not_simulated_is_named(path: Path) -> None:
-    command = [sys.executable, "-m", "cli", "sandbox", "exec", str(path), sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+def test_a_program_sees_the_gpus_and_what_is_not_simulated_is_named(
+    path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sandbox", "exec", str(path), sys.executable, "-c", PROGRAM]) == 7
+    done = capfd.readouterr()
     uuid = machine.observe(path)["gpus"][1]["uuid"]
-    assert done.stdout == f"CDLL NVIDIA H100 80GB HBM3 {uuid}\nFunction Not Found\n"
-    assert done.stderr == "gpuplan: not simulated: nvmlDeviceGetNumGpuCores\n"
-    assert done.returncode == 7
+    assert done.out == f"CDLL NVIDIA H100 80GB HBM3 {uuid}\nFunction Not Found\n"
+    assert done.err == "gpuplan: not simulated: nvmlDeviceGetNumGpuCores\n"
 
 
 def test_without_a_compiler_it_says_so(

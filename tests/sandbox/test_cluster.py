@@ -72,6 +72,7 @@ def test_what_the_api_server_refuses_is_reported_with_its_object(cluster: Cluste
     assert refusal.value.body["metadata"]["name"] == "n"
 
 
+@pytest.mark.thorough
 def test_a_process_that_cannot_stay_up_is_named_with_the_end_of_its_log(cluster: Cluster) -> None:
     cluster.start([node("a")])
     eventually(lambda: cluster.decisions() is not None, "a pass is finished")

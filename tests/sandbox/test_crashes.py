@@ -16,10 +16,10 @@ from sandbox.cli.manifests import load
 from sandbox.cluster import Cluster
 from sandbox.driver import machine
 from sandbox.settle import settlement
+from tests.drawn import thorough
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-param, thorough = pytest.param, pytest.mark.thorough
 
 SURVIVORS = Path(__file__).parents[2] / "examples" / "survivors"
 
@@ -65,9 +65,7 @@ def settled(cluster: Cluster) -> bool:
     return settlement(cluster.pods(), cluster.plans(), decisions).settled
 
 
-@pytest.mark.parametrize(
-    "moment", [param("planned", marks=thorough), "withdrawing", param("advertising", marks=thorough)]
-)
+@pytest.mark.parametrize("moment", thorough("planned", "withdrawing", "advertising"))
 def test_killed_controller_and_agent_converge_without_touching_what_is_used(cluster: Cluster, moment: str) -> None:
     manifests = load([str(SURVIVORS)])
     old = [body for body in manifests if body["kind"] != "Pod" or body["spec"].get("nodeName")]

@@ -109,6 +109,7 @@ def test_what_is_left_of_a_schedule_is_all_that_it_takes(monkeypatch: pytest.Mon
     assert shrink((Choice("node"), *short, Choice("time"))) == short
 
 
+@pytest.mark.thorough
 def test_nothing_is_harmed() -> None:
     found = explore(1, schedules=4)
     assert found.harms == []

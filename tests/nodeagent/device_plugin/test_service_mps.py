@@ -188,6 +188,7 @@ def test_a_missing_mps_command_is_reported(
     )
 
 
+@pytest.mark.thorough
 def test_daemons_that_hang_delay_no_other_gpu(
     node: PluginNode, kubelet: FakeKubelet, start_plugin: Start, start_mps: StartMps
 ) -> None:

@@ -104,7 +104,10 @@ def test_a_run_that_the_daemon_turned_away_is_repeated(node: PluginNode, control
     assert json.loads(state(node).read_text()) == held
 
 
-def test_a_daemon_that_talks_to_another_program_is_reported_and_neither_started_nor_ended(node: PluginNode) -> None:
+def test_a_daemon_that_talks_to_another_program_is_reported_and_neither_started_nor_ended(
+    node: PluginNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodeagent.mps.control.TRIES", 3)
     control = MpsControl(node.pipe(GPU), node.environment, pause=lambda _: None)
     assert control.ensure(GPU, TEN) == Check()
     with mps.talking(node.pipe(GPU)):

@@ -4,6 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.drawn import thorough
 from tests.sandbox.driver.calls import gpu, mig_devices
 from tests.sandbox.driver.conftest import Simulate
 
@@ -30,6 +33,7 @@ def run_on(machine: Path, module: Path, source: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.parametrize("place", ["in process", *thorough("library")], indirect=True)
 def test_four_processes_race_for_seven_places(simulate: Simulate, tmp_path: Path) -> None:
     path = simulate("A100-40GB", mig_enabled=True)
     racers = [run_on(path, tmp_path / "cut_all.py", CUT_ALL) for _ in range(4)]

@@ -205,7 +205,6 @@ def test_output_has_the_keys_that_are_promised(tmp_path: Path) -> None:
     assert replayed(tmp_path, "gpuplan", ONE, *WHOLE_THEN_SMALL, more=("--measure",))["plan_seconds"] > 0
 
 
-@pytest.mark.thorough
 def test_same_seed_gives_the_same_bytes() -> None:
     command = [sys.executable, "-m", "benchmarks.over_time", "--jobs", "bursts", "--cluster", TWO, "--json"]
     runs = [

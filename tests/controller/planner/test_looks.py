@@ -18,7 +18,6 @@ from controller.planning import plan
 from tests.builders.models import H100
 from tests.controller.planner.builders import cluster, mig, mps, pod, server
 from tests.controller.planner.test_work import calls
-from tests.drawn import sparing
 
 
 def in_turns(pods: int) -> list[PodView]:
@@ -59,7 +58,7 @@ def planned(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> tuple[Planni
     return result, found[0]
 
 
-@pytest.mark.parametrize("kind", sparing([*HOSTILE], "sizes"))
+@pytest.mark.parametrize("kind", HOSTILE)
 def test_what_a_pass_does_is_counted(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls of functions are no more than some per look and visit, and some hundreds per pod."""
     snapshot = hostile(kind, 60)

@@ -3,6 +3,7 @@
 import pytest
 
 from nodeagent.observed.kubelet import CheckpointEntry
+from tests.drawn import thorough
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import Raw, mig
@@ -117,7 +118,7 @@ def test_for_a_new_kubelet_they_are_drained_once_what_it_lists_is_believed(world
     assert counts(world) == ("2", "0")
 
 
-@pytest.mark.parametrize("believed", [False, True])
+@pytest.mark.parametrize("believed", [True, *thorough(False)])
 def test_a_kubelet_that_admits_its_pods_for_long_is_no_other_device_plugin(world: World, believed: bool) -> None:
     """It shows what is drained, for its plugin lists that as healthy."""
     holders = draining(world)

@@ -11,6 +11,7 @@ from crds.v1alpha1.spec import GpuItem
 from nodeagent.desired.target import MigTarget, Refusal, Target, target
 from nodeagent.hardware.driver import MigMode, ObservedGpu
 from tests.builders.models import H100
+from tests.drawn import thorough
 from tests.nodeagent.items import mig
 
 GPU = ObservedGpu(index=0, uuid="GPU-1", name="H100", model=H100, mig_mode=MigMode.ENABLED)
@@ -30,7 +31,7 @@ def moved(listed: tuple[Placed, ...], what: str, start: int) -> Iterator[tuple[P
             yield (*listed[:n], (profile, start), *listed[n + 1 :])
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, *thorough(3)])
 def test_following_the_remedy_gives_a_valid_plan(count: int) -> None:
     advised = dict.fromkeys(("start", "counts", "fewer"), 0)
     for listed in combinations_with_replacement(PLACEMENTS, count):

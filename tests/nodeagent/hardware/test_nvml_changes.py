@@ -18,6 +18,7 @@ from sandbox.driver.machine import create
 from sandbox.driver.status import Status
 from tests import faults, incidents
 from tests.builders.models import H100
+from tests.drawn import points
 from tests.nodeagent.hardware.machine import NVML, Machine, make
 from tests.quirks import Quirks
 
@@ -37,7 +38,9 @@ def test_creates_at_the_placement_with_the_full_compute_instance(machine: Machin
     assert observed.instances[0].uuid is not None
 
 
-@pytest.mark.parametrize("model", [m for m in known_models() if m.mig_capable and m.confirmed], ids=lambda m: m.key)
+@pytest.mark.parametrize(
+    "model", points([m for m in known_models() if m.mig_capable and m.confirmed], each=3), ids=lambda m: m.key
+)
 def test_every_placement_of_every_model(tmp_path: Path, model: GpuModel) -> None:
     undo = faults.install(create(tmp_path / "m.json", [(model, {"mig_enabled": True})], "seed"))
     try:

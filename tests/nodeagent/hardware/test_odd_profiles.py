@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.drawn import cells
+from tests.drawn import cells, points
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.hardware.machine import NVML
 from tests.nodeagent.hardware.test_odd_answers import of_gpu
@@ -25,7 +25,7 @@ INSTANCE_FIELDS = (
 
 
 @pytest.mark.parametrize("value", [0, 2**64 - 1])
-@pytest.mark.parametrize("field", PROFILE_FIELDS)
+@pytest.mark.parametrize("field", points(PROFILE_FIELDS, each=3))
 def test_an_absurd_number_in_a_profile_costs_no_other_gpu(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, field: str, value: int
 ) -> None:
@@ -47,7 +47,7 @@ def test_an_absurd_number_in_a_profile_costs_no_other_gpu(
     check(world)
 
 
-@pytest.mark.parametrize(("said", "value"), cells(INSTANCE_FIELDS, [0, 2**64 - 1]), ids=str)
+@pytest.mark.parametrize(("said", "value"), points(cells(INSTANCE_FIELDS, [0, 2**64 - 1]), each=3), ids=str)
 def test_an_absurd_number_of_an_instance_costs_no_other_gpu(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, said: tuple[str, str], value: int
 ) -> None:

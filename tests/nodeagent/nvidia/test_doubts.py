@@ -7,6 +7,7 @@ import pytest
 from nodeagent.hardware.driver import DriverError
 from nodeagent.nvidia import node_files
 from partitioning.nvidia_plugin import NodeConfig
+from tests.drawn import examples
 from tests.nodeagent.items import mps, replicas, whole
 from tests.nodeagent.nvidia.nvidia_world import SHARED, WHOLE, NvidiaWorld
 
@@ -232,7 +233,7 @@ def test_a_plugin_that_never_takes_the_signal_is_not_signalled_for_ever(
     world.restart()
     world.signals = False
     world.plan_for(whole(0), whole(1), config=NodeConfig())
-    for _ in range(400):
+    for _ in range(max(examples(400), 120)):
         world.run(5.0)
 
     assert world.found() == ("Failed", "AdvertiseTimeout")

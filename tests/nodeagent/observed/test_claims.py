@@ -17,7 +17,7 @@ from nodeagent.observed.usage import Usage
 from partitioning.layouts import Instance
 from tests import incidents
 from tests.clock import Clock
-from tests.drawn import cells
+from tests.drawn import cells, thorough
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import replace_both
 from tests.nodeagent.items import mig, mps
@@ -76,7 +76,8 @@ def test_a_whole_gpu_that_a_claim_holds(make_world: MakeWorld, shown: tuple[str,
 
 
 @pytest.mark.parametrize(
-    "name", ["gpu-7", "gpu-0-mig-1g10gb-19-4", "gpu-0-mig-3g40gb-9-2", "gpu-0-mig-9-4-2", "gpu-vfio-0", "else"]
+    "name",
+    ["gpu-7", "gpu-0-mig-3g40gb-9-2", *thorough("gpu-0-mig-1g10gb-19-4", "gpu-0-mig-9-4-2", "gpu-vfio-0", "else")],
 )
 def test_a_device_that_is_not_found_may_be_any(make_world: MakeWorld, name: str) -> None:
     world = make_world(cut(*HALVES), cut(("7g.80gb", 0)))

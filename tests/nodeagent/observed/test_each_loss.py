@@ -61,7 +61,7 @@ def on_offer(world: World, device: str) -> bool:
     return device in world.kubelet.devices[THREE] and device not in world.kubelet.given()
 
 
-@pytest.mark.parametrize(("lost", "read"), cells(LOSSES, READ), ids=named)
+@pytest.mark.parametrize(("lost", "read"), points(cells(LOSSES, READ), each=2), ids=named)
 def test_what_is_held_is_on_no_list(world: World, lost: tuple[str, ...], read: str) -> None:
     key, device = holder_of(world, read)
     lose(world, lost)
@@ -76,7 +76,7 @@ def test_what_is_held_is_on_no_list(world: World, lost: tuple[str, ...], read: s
     assert on_offer(world, device)
 
 
-@pytest.mark.parametrize(("lost", "read"), cells(LOSSES, READ), ids=named)
+@pytest.mark.parametrize(("lost", "read"), points(cells(LOSSES, READ), each=2), ids=named)
 def test_no_container_starts_with_what_a_pod_has_that_was_deleted_by_force(
     world: World, lost: tuple[str, ...], read: str
 ) -> None:

@@ -11,7 +11,7 @@ from nodeagent.cdi.device_numbers import numbers_of, read_device_numbers
 from nodeagent.hardware.nvml import NvmlDriver
 from sandbox.driver.procfs import proc_of
 from tests import faults
-from tests.drawn import cells
+from tests.drawn import cells, points
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import pod_json, started
 from tests.nodeagent.pods_memory import uid_of
@@ -291,7 +291,9 @@ ENDED_BY_OTHERS = {
 AGENTS = ["stays", "restarts", "is away meanwhile", "is away, records lost", "no checkpoint"]
 
 
-@pytest.mark.parametrize(("what", "deleted"), cells([*product(ENDED_BY_OTHERS, AGENTS)], [False, True]), ids=str)
+@pytest.mark.parametrize(
+    ("what", "deleted"), points(cells([*product(ENDED_BY_OTHERS, AGENTS)], [False, True]), each=2), ids=str
+)
 def test_a_pod_that_was_ended_at_the_api_alone_keeps_what_it_has_while_a_process_is_left(
     world: World, what: tuple[str, str], deleted: bool
 ) -> None:

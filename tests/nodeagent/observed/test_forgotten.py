@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.drawn import thorough
 from tests.nodeagent.conftest import MakeWorld, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import Raw, mig, mps, whole
@@ -197,7 +198,7 @@ def test_marks_that_were_lost_are_written_again(world: World) -> None:
     assert len(world.kubelet.devices[THREE]) == 2
 
 
-@pytest.mark.parametrize("processes", ["seen", "hidden"])
+@pytest.mark.parametrize("processes", ["hidden", *thorough("seen")])
 def test_a_pod_that_a_cut_off_kubelet_still_lists_has_not_ended(world: World, holder: Key, processes: str) -> None:
     """It is deleted by force, and its kubelet, which has lost its record too, does not hear of it."""
     world.kubelet.same_processes = processes == "seen"

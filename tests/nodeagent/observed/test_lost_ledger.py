@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.processes import DeviceNumber, Process, ProcessTable
-from tests.drawn import cells
+from tests.drawn import cells, thorough
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.observed.test_ends_proof import ENDED_BY_OTHERS
 from tests.nodeagent.pods_memory import RunningIds
@@ -64,7 +64,7 @@ def test_who_waits_for_the_process_of_an_earlier_pod_waits_until_it_has_ended(
 
 
 @pytest.mark.parametrize("lost", LOST)
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("restarted", [True, *thorough(False)])
 def test_a_container_that_starts_again_goes_on_once_its_pod_is_known_as_the_only_one(
     world: World, lost: str, restarted: bool
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from nodeagent.device_plugin.ledger import Ledger
 from nodeagent.handover.config import read_ledger_mark
 from nodeagent.observed.pods import NodePod
-from tests.drawn import cells
+from tests.drawn import cells, thorough
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, mps, pod_json, whole
@@ -34,7 +34,7 @@ def orphan(world: World) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    "lost", ["both", "memory", "ledger", "ledger, begun again", "ledger, put back", "whole directory"]
+    "lost", ["both", "ledger, put back", "whole directory", *thorough("memory", "ledger", "ledger, begun again")]
 )
 def test_a_holder_that_only_the_lost_files_knew_keeps_its_device(
     world: World, orphan: tuple[str, str], lost: str

@@ -4,7 +4,7 @@ import pytest
 
 from nodeagent.hardware.gpu_ids import KNOWN, GpuResources, names_a_device
 from nodeagent.observed.pods import parse_pod
-from tests.drawn import cells
+from tests.drawn import cells, points
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, mps
@@ -55,7 +55,7 @@ def held(world: World, resource: str, device_id: str) -> tuple[str, str]:
     return world.pod_of_other_plugin(resource, device_id, device, "old")
 
 
-@pytest.mark.parametrize(("given", "before"), cells(STRANGE, [True, False]), ids=str)
+@pytest.mark.parametrize(("given", "before"), points(cells(STRANGE, [True, False]), each=3), ids=str)
 def test_an_id_that_names_nothing_makes_every_partition_of_the_node_unknown(
     make_world: MakeWorld, given: tuple[str, str], before: bool
 ) -> None:
@@ -81,7 +81,7 @@ def test_an_id_that_names_nothing_makes_every_partition_of_the_node_unknown(
     assert world.layout() == "7g.80gb at 0"
 
 
-@pytest.mark.parametrize(("resource", "device_id"), ELSE)
+@pytest.mark.parametrize(("resource", "device_id"), points(ELSE, each=4))
 def test_an_id_of_another_resource_freezes_nothing(make_world: MakeWorld, resource: str, device_id: str) -> None:
     world = make_world(cut(*HALVES))
     key = world.pod_of_other_plugin(resource, device_id, "a device that is no GPU", "other")

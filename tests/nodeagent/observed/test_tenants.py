@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.builders.objects import container
+from tests.drawn import points
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import Raw, operator_pod, pod_json, started
@@ -106,7 +107,7 @@ ATTEMPTS: dict[str, tuple[Attempt, str]] = {
 }
 
 
-@pytest.mark.parametrize("attempt", ATTEMPTS)
+@pytest.mark.parametrize("attempt", points([*ATTEMPTS], each=2))
 def test_what_a_tenant_keeps_from_being_changed(make_world: MakeWorld, attempt: str) -> None:
     act, kept = ATTEMPTS[attempt]
     world = make_world(cut(*HALVES), cut(*HALVES))

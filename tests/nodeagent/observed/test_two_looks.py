@@ -11,7 +11,7 @@ from nodeagent.handover.config import read_ledger_mark, write_ledger
 from nodeagent.observed.kubelet import NoAnswer
 from nodeagent.observed.processes import ProcessTable
 from sandbox.driver.procfs import MAJORS
-from tests.drawn import cells
+from tests.drawn import cells, thorough
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.items import mig, pod_json, started, whole
@@ -67,7 +67,7 @@ def ended_by_another(world: World, key: tuple[str, str]) -> str:
 
 
 @UNITS
-@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize("every", [1, *thorough(2, 3)])
 def test_a_look_that_misses_a_process_of_a_finished_pod_frees_nothing(
     make_world: MakeWorld, unit: str, every: int
 ) -> None:

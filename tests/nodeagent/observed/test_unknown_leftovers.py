@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.drawn import cells
+from tests.drawn import cells, points
 from tests.nodeagent.conftest import MakeWorld
 from tests.nodeagent.observed.gone import open_files
 from tests.nodeagent.observed.test_came_and_went import Key, holder_of
@@ -53,7 +53,9 @@ def end(world: World, key: Key, how: str) -> None:
 
 
 @UNITS
-@pytest.mark.parametrize(("how", "lost"), cells(["finished", "deleted", "deleted by force"], [False, True]))
+@pytest.mark.parametrize(
+    ("how", "lost"), points(cells(["finished", "deleted", "deleted by force"], [False, True]), each=2)
+)
 def test_the_end_of_the_pod_that_waits_for_the_process_frees_nothing(
     make_world: MakeWorld, unit: str, how: str, lost: bool
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.drawn import cells
+from tests.drawn import cells, thorough
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, pod_json
@@ -33,7 +33,7 @@ def test_a_new_pod_of_the_same_name_is_not_the_one_that_vanished(make_world: Mak
     assert "is left of pod default/web-0" in world.gpu_status()["message"]
 
 
-@pytest.mark.parametrize("late_passes", [0, 1, 3])
+@pytest.mark.parametrize("late_passes", [1, *thorough(0, 3)])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_pod_that_is_replaced_before_the_watch_shows_it_keeps_its_device(
     world: World, late_passes: int, restarted: bool
@@ -120,7 +120,7 @@ def test_a_third_pod_of_the_name_waits_for_the_end_of_the_first_whose_device_it_
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])
-@pytest.mark.parametrize("third", [True, False])
+@pytest.mark.parametrize("third", [True, *thorough(False)])
 def test_a_pod_keeps_its_device_of_which_the_watch_brought_neither_begin_nor_end(
     world: World, checkpoint: bool, third: bool
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from nodeagent.hardware.nvml import NvmlDriver
 from nodeagent.observed.processes import DeviceNumber, Process
 from sandbox.driver.procfs import MAJORS, capability_minor
-from tests.drawn import examples
+from tests.drawn import points
 from tests.nodeagent.halves import THREE
 from tests.nodeagent.observed.test_ends_proof import ENDED_BY_OTHERS
 from tests.nodeagent.world import World
@@ -82,7 +82,7 @@ def named(cell: Iterable[object]) -> str:
     return ", ".join([*(f"{a.__name__} {b}" for a, b in zip(order, (*gaps, ""), strict=True)), *map(str, others)])
 
 
-@pytest.mark.parametrize("cell", [*REACHED, *random.Random(0).sample(CELLS, examples(100))], ids=named)
+@pytest.mark.parametrize("cell", [*REACHED, *points(random.Random(0).sample(CELLS, 100), each=12)], ids=named)
 def test_its_device_is_no_ones_while_a_process_is_left_and_anyones_within_a_minute(world: World, cell: Cell) -> None:
     order, gaps_seconds, process, phase, agent = cell
     world.pod(THREE)

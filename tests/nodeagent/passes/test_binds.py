@@ -104,7 +104,9 @@ def settled(make_world: MakeWorld, name: str) -> World:
     return world
 
 
-@pytest.mark.parametrize(("name", "kill", "late"), cells([*SCENARIOS], [False, True], [False, True]), ids=str)
+@pytest.mark.parametrize(
+    ("name", "kill", "late"), points(cells([*SCENARIOS], [False, True], [False, True]), each=2), ids=str
+)
 def test_a_pod_that_is_bound_after_any_effect_is_admitted(
     make_world: MakeWorld, name: str, kill: bool, late: bool
 ) -> None:
@@ -202,7 +204,9 @@ TROUBLES = (lost_answers, conflicts, stale_watch, ticks_between, no_policy, zero
 
 
 @pytest.mark.parametrize(
-    ("name", "trouble"), cells([*SCENARIOS][2:], TROUBLES), ids=lambda one: getattr(one, "__name__", one)
+    ("name", "trouble"),
+    points(cells([*SCENARIOS][2:], TROUBLES), each=2),
+    ids=lambda one: getattr(one, "__name__", one),
 )
 def test_no_trouble_with_the_api_has_a_pod_refused(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, name: str, trouble: Callable[..., None]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 import pytest
 
 from nodeagent.hardware.driver import GpuInstance
-from tests.drawn import points
+from tests.drawn import points, thorough
 from tests.nodeagent.conftest import MakeWorld, cut, empty, plain
 from tests.nodeagent.halves import THREE, replace_both
 from tests.nodeagent.items import mig, mps
@@ -86,7 +86,7 @@ def run_killed(make_world: MakeWorld, name: str, kill_after: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", ["from empty", "two GPUs", *thorough("from cut", "around use")])
 def test_a_restart_after_any_effect_reaches_the_same_end(make_world: MakeWorld, name: str) -> None:
     unharmed = run_killed(make_world, name, -1)
     expected = outcome(unharmed)
@@ -337,10 +337,8 @@ def cut_by_hand(world: World) -> set[str]:
         hold_by_a_claim,
         replace_a_pod,
         cut_by_hand,
-        outlive_a_deletion,
-        outlive_a_phase,
         outlive_all_records,
-        outlive_a_lost_checkpoint,
+        *thorough(outlive_a_deletion, outlive_a_phase, outlive_a_lost_checkpoint),
     ],
 )
 def test_what_is_in_use_is_kept_wherever_the_agent_is_killed(

@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.handover.cdi import FILE_NAME
 from nodeagent.handover.config import DeviceKind
-from tests.drawn import points
+from tests.drawn import points, thorough
 from tests.nodeagent.conftest import MakeWorld, cut, plain
 from tests.nodeagent.items import mig, mps
 from tests.nodeagent.passes.by_cdi import advertised_ids, by_cdi, named
@@ -15,7 +15,7 @@ from tests.nodeagent.world import World
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [DeviceKind.MIG, DeviceKind.MPS])
+@pytest.mark.parametrize("kind", [DeviceKind.MPS, *thorough(DeviceKind.MIG)])
 def test_agent_killed_after_any_effect_leaves_no_wrong_entry(make_world: MakeWorld, kind: DeviceKind) -> None:
     def story(kill_after: int) -> World:
         mig_gpu = kind is DeviceKind.MIG

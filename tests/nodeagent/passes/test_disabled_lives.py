@@ -8,12 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crds.v1alpha1.gpu_operator import UPGRADE_STATE
 from crds.v1alpha1.names import LABEL_NODE_AGENT, LABEL_PARTITIONING
-from tests.drawn import examples
+from tests.drawn import examples, with_examples
 from tests.nodeagent.passes.test_random_lives import RESOURCES, THREES, WAIT, Life, exact
 
 pytestmark = pytest.mark.slow
@@ -73,10 +73,15 @@ class DisabledLife(Life):
             assert not world.running, "containers on GPUs"
 
 
-@example([("mig", THREES, False), *WAIT, ("pod", RESOURCES[3]), ("disable",), *WAIT, ("force delete", 0), *WAIT])
-@example([("mig", THREES, False), *WAIT, ("disable",), *WAIT, ("enable",), ("pod", RESOURCES[3]), ("disable",), *WAIT])
-@example([("whole",), *WAIT, ("pod", RESOURCES[5]), ("driver goes",), ("disable",), *WAIT, ("driver is back",), *WAIT])
-@example([("mig", THREES, False), *WAIT, ("disable",), *WAIT, ("let go",), *WAIT, ("pod", RESOURCES[3]), *WAIT])
+KNOWN = [
+    [("mig", THREES, False), *WAIT, ("pod", RESOURCES[3]), ("disable",), *WAIT, ("force delete", 0), *WAIT],
+    [("mig", THREES, False), *WAIT, ("disable",), *WAIT, ("enable",), ("pod", RESOURCES[3]), ("disable",), *WAIT],
+    [("whole",), *WAIT, ("pod", RESOURCES[5]), ("driver goes",), ("disable",), *WAIT, ("driver is back",), *WAIT],
+    [("mig", THREES, False), *WAIT, ("disable",), *WAIT, ("let go",), *WAIT, ("pod", RESOURCES[3]), *WAIT],
+]
+
+
+@with_examples(KNOWN)
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=3, max_size=25))
 def test_a_node_is_never_handed_back_while_a_pod_has_or_can_get_a_device(lived: list[tuple[object, ...]]) -> None:

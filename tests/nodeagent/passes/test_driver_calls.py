@@ -10,6 +10,7 @@ from sandbox.driver.abi.library import Library
 from sandbox.driver.abi.registry import Export
 from sandbox.driver.status import Status
 from tests import incidents
+from tests.drawn import thorough
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig, started
 from tests.nodeagent.world import World
@@ -47,7 +48,7 @@ def passes(world: World, seconds: float, at_least: float = 0.0) -> None:
         world.step(max(due, at_least))
 
 
-@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("held", [False, *thorough(True)])
 def test_a_settled_node_makes_few_calls_in_every_minute(make_world: MakeWorld, calls: Calls, held: bool) -> None:
     world = settled(make_world)
     if held:

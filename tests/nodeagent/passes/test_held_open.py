@@ -13,7 +13,7 @@ import pytest
 
 from sandbox.driver import processes
 from sandbox.driver.procfs import MAJORS, proc_of
-from tests.drawn import points
+from tests.drawn import examples, points, thorough
 from tests.nodeagent.conftest import MakeWorld, cut
 from tests.nodeagent.items import mig, operator_pod
 from tests.nodeagent.world import World
@@ -113,11 +113,11 @@ def test_after_five_minutes_the_message_says_what_to_do(held: World) -> None:
     assert held.condition("Stalled")["status"] == "False"
 
 
-@pytest.mark.parametrize("each_seconds", [20, pytest.param(280, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("each_seconds", [20, *thorough(280)])
 def test_restarted_agent_goes_on_with_the_pauses_of_the_one_before(held: World, each_seconds: int) -> None:
     """Or DCGM, which is off for five minutes, would be off again after each restart."""
     found = []
-    for second in range(0, 900, 2):
+    for second in range(0, max(examples(900), 400), 2):
         if second and second % each_seconds == 0:
             held.restart()
         held.run(2.0)
@@ -133,6 +133,7 @@ def test_restarted_agent_goes_on_with_the_pauses_of_the_one_before(held: World, 
     assert not list(held.state.journal.iterdir())
 
 
+@pytest.mark.thorough
 def test_pause_of_a_boot_before_is_no_longer_than_any_other(held: World) -> None:
     held.run_for(2000.0)
     held.clock.now = 10.0  # counts from the start of the machine

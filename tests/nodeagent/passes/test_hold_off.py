@@ -13,6 +13,7 @@ from sandbox.driver.machine import observe
 from sandbox.driver.procfs import proc_of
 from tests import incidents
 from tests.builders.models import H100, MODELS, T4
+from tests.drawn import points, thorough
 from tests.nodeagent.conftest import MakeWorld
 from tests.nodeagent.items import mig, mps, started
 from tests.nodeagent.world import World
@@ -283,7 +284,7 @@ def test_two_holds_end_one_after_the_other(halves: World) -> None:
     assert halves.advertised() == {SLICE: 2}
 
 
-@pytest.mark.parametrize("passes", range(6))
+@pytest.mark.parametrize("passes", points(range(6), each=3))
 def test_label_that_goes_and_comes_back_at_once_is_a_hold_like_any_other(halves: World, passes: int) -> None:
     hold_off(halves)
     halves.settle()
@@ -303,7 +304,7 @@ def test_label_that_goes_and_comes_back_at_once_is_a_hold_like_any_other(halves:
     assert not clients.any_open(halves.machine)
 
 
-@pytest.mark.parametrize("by", ["a hold", "its end"])
+@pytest.mark.parametrize("by", ["a hold", *thorough("its end")])
 def test_restart_after_any_effect_of_a_hold_ends_the_same(make_world: MakeWorld, by: str) -> None:
     def story(kill_after: int) -> World:
         world = make_world((T4, {}), (H100, {"mig_enabled": True}))

@@ -37,14 +37,16 @@ ANSWERED = [cell for cell in SOME if cell.code is not None]
 
 
 # Each answer comes once, for a minute and for ever: every third cell would show one of these alone.
-@pytest.mark.parametrize("cell", drawn.points(ANSWERED, each=4), ids=lambda cell: cell.title)
+@pytest.mark.parametrize("cell", drawn.points(ANSWERED, each=8), ids=lambda cell: cell.title)
 def test_nothing_is_on_offer_that_could_not_serve(cell: Cell) -> None:
     found = run(cell)
 
     assert (found.unusable, found.lost) == (0, 0)
 
 
-@pytest.mark.parametrize("cell", [c for c in SOME if c.code is None][:4], ids=lambda cell: cell.title)
+@pytest.mark.parametrize(
+    "cell", drawn.points([c for c in SOME if c.code is None][:4], each=3), ids=lambda cell: cell.title
+)
 def test_a_call_that_hangs_ends_the_offer_after_five_minutes(cell: Cell) -> None:
     found = run(cell)
 

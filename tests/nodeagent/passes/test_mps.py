@@ -7,6 +7,7 @@ from sandbox.driver import processes
 from sandbox.driver.status import Status
 from tests import faults, incidents
 from tests.builders.models import T4
+from tests.drawn import points
 from tests.nodeagent.conftest import MakeWorld, plain
 from tests.nodeagent.items import mps, whole
 from tests.nodeagent.world import World
@@ -253,7 +254,7 @@ def test_a_daemon_that_does_not_start_does_not_close_the_node(make_world: MakeWo
     assert not world.tainted()
 
 
-@pytest.mark.parametrize("passes", range(1, 8))
+@pytest.mark.parametrize("passes", points(range(1, 8), each=3))
 def test_a_plan_that_changes_at_any_moment_ends_as_its_newest_version(make_world: MakeWorld, passes: int) -> None:
     world = make_world(plain())
     world.apply(mps(0, 10, 10))

@@ -8,6 +8,7 @@ from nodeagent.agent import LONGEST_SECONDS
 from nodeagent.process import LEAST_PAUSE_SECONDS
 from nodeagent.steps.actuator import ACTING_SECONDS
 from sandbox.driver import processes
+from tests.drawn import thorough
 from tests.nodeagent.conftest import MakeWorld, cut, empty
 from tests.nodeagent.items import mig, pod_json, started
 from tests.nodeagent.world import World
@@ -87,7 +88,7 @@ def withdraws_without_a_plugin(make_world: MakeWorld) -> World:
     return world
 
 
-@pytest.mark.parametrize("state", [waits_for_a_pod, is_paused, withdraws_without_a_plugin])
+@pytest.mark.parametrize("state", [waits_for_a_pod, *thorough(is_paused, withdraws_without_a_plugin)])
 def test_a_state_that_lasts_is_looked_at_every_ten_seconds(
     make_world: MakeWorld, state: Callable[[MakeWorld], World]
 ) -> None:

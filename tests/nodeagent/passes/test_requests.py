@@ -123,6 +123,7 @@ def test_pods_that_come_at_once_share_their_statuses(node: Node) -> None:
     assert node.world.status()["summary"]["mig"] == "7/7"
 
 
+@pytest.mark.thorough
 def test_pods_that_come_and_go_while_gpus_are_cut_again(node: Node) -> None:
     """A GPU is cut for large pods, then for small ones, then for middle ones; each cut destroys what was there."""
     cuts = (("3g.40gb", 2), ("1g.10gb", 7), ("2g.20gb", 3))

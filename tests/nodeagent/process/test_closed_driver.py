@@ -12,6 +12,7 @@ from nodeagent import process
 from nodeagent.hardware.nvml import NvmlDriver
 from sandbox.apiserver.api.requests import Request
 from tests.apiserver import ApiServer, Refuse
+from tests.drawn import thorough
 from tests.nodeagent.items import mig
 from tests.nodeagent.real_node import NODE, PLAN, AgentNode
 from tests.waiting import eventually
@@ -112,7 +113,7 @@ def test_the_wait_for_the_node_begins_once_the_plan_was_read(
     assert not opened
 
 
-@pytest.mark.parametrize("released", [True, False], ids=["released", "a pod holds a device"])
+@pytest.mark.parametrize("released", [True, *thorough(False)], ids=["released", "a pod holds a device"])
 def test_restarted_agent_that_never_reads_its_node_keeps_closed_what_was_closed(
     node: AgentNode, server: ApiServer, opened: list[str], monkeypatch: pytest.MonkeyPatch, released: bool
 ) -> None:

@@ -84,7 +84,7 @@ def in_words(environment: dict[str, str]) -> str:
             *("mps-ack", {"small": ("nvidia0", limits(10 * 1024)), "large": ("nvidia0", limits(60 * 1024))}),
             marks=pytest.mark.thorough,
         ),
-        pytest.param(
+        (
             "mixed",
             {
                 "on-mps-20": ("nvidia1", limits(19073)),
@@ -92,7 +92,6 @@ def in_words(environment: dict[str, str]) -> str:
                 "on-mig": ("nvidia0", {}),
                 "whole": ("nvidia2", {}),
             },
-            marks=pytest.mark.thorough,
         ),
     ],
 )

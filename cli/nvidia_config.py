@@ -212,7 +212,9 @@ def read(text: str) -> PluginSharing | tuple[str, ...]:
     try:
         config = _Config.model_validate(document or {})
     except ValidationError as error:
-        return tuple(f"{path_of(one['loc']) or '(the document)'}: {_sentence(one)}" for one in error.errors())
+        # Of a list whose entries are all wrong it says also that it is too short.
+        wrong = [one for one in error.errors() if one["type"] != "too_short" or not one["input"]]
+        return tuple(f"{path_of(one['loc']) or '(the document)'}: {_sentence(one)}" for one in wrong)
     remarks = [
         f"{field}: unknown to the device plugin, which ignores it{UNDER_SHARING.get(field.casefold(), '')}"
         for field in _extras(config)
@@ -241,8 +243,7 @@ def _extras(part: BaseModel, place: str = "") -> Iterator[str]:
         value = getattr(part, name)
         for index, one in enumerate(value if isinstance(value, tuple) else (value,)):
             if isinstance(one, BaseModel):
-                at = f"[{index}]" if isinstance(value, tuple) else ""
-                yield from _extras(one, f"{place}{field.alias or name}{at}.")
+                yield from _extras(one, f"{place}{field.alias or name}{f'[{index}]' * isinstance(value, tuple)}.")
 
 
 def _sentence(error: Mapping[str, Any]) -> str:

@@ -57,6 +57,12 @@ def test_what_the_plugin_refuses_is_named_with_its_field(text: str) -> None:
     assert found[0].startswith(REFUSED[text])
 
 
+def test_a_list_with_a_wrong_entry_is_not_called_empty() -> None:
+    found = read(ENTRY.format("replicas: none, devices: none"))
+    assert isinstance(found, tuple)
+    assert [line.split(": ")[0] for line in found] == [f"{FIRST}.replicas", f"{FIRST}.devices"]
+
+
 @pytest.mark.parametrize("written", ["replicas: 4", "replicas: 4.0", "replicas: 4, memoryGB: 3.0"])
 @pytest.mark.parametrize("rename", ["", "renameByDefault: null, ", "renameByDefault: false, "])
 def test_what_the_plugin_reads_as_a_whole_number_or_as_not_given_is_read_so(written: str, rename: str) -> None:

@@ -53,10 +53,9 @@ PHASES: Mapping[str, Sequence[Replaced]] = {
         (strategy, "upper_bound", lambda *_: -1),
     ),
     "choosing on counts": ((strategy, "admit", _all_of),),
-    "the grid of prices": ((admission, "_grid", lambda _: [(1 / 3, 1 / 3, 1 / 3)]),),
     "balancing node groups": ((strategy, "split", _in_turn),),
+    "nodes apart by size": ((search, "_scarce", lambda *_: False),),
     "making room in other groups": ((strategy, "make_room", lambda *_: None),),
-    "placing again": ((strategy, "_REPEATED", -1),),
     "more tries": ((tries, "_WORK", 0),),
 }
 CLUSTERS: Mapping[str, tuple[Sequence[tuple[int, int, int]], int, Sequence[str]]] = {

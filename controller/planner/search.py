@@ -112,17 +112,18 @@ def search(
     choice = Choice(drains=drains, options=options)
     leave_out_hopeless(board, assignments, gangs, constrained, choice.may_serve)
     able = [one for one in assignments if one.groups]
-    if groups.tell_apart(one.pod for one in able):  # nor do those tell nodes apart
+    levels, remarks = by_level(able, snapshot.aged), list[str]()
+    # The others tell no nodes apart.
+    if groups.tell_apart((one.pod for one in able), by_size=_scarce(board, levels, remarks)):
         board.group(groups.group_of)
         add_devices(board, stocks)
         for one in able:
             one.groups = groups.allowed(one.pod)
     constrained.begin()
-    levels = by_level([one for one in assignments if one.groups], snapshot.aged)
     in_order = [*chain.from_iterable(levels), *(one for one in assignments if not one.groups)]
     drains.carry_on(in_order)
     report(PlannerPhase.DRAINED)
-    remarks = [_without_turn(demand.pod.namespace for demand in queue if demand.pod.uid in left)] if left else []
+    remarks += [_without_turn(demand.pod.namespace for demand in queue if demand.pod.uid in left)] if left else []
     rules = Rules(
         reservations=reservations,
         gangs=gangs,
@@ -152,6 +153,18 @@ def search(
         groups=groups,
         placed_by=dict(sorted(Counter(one.phase for one in tried if one.placed and one.phase is not None).items())),
     )
+
+
+def _scarce(board: Board, levels: Iterable[Sequence[Assignment]], remarks: list[str]) -> bool:
+    """As many of them as can be served need more than half of all CPU or memory: nodes that have little may lack it.
+
+    Those of lower levels beyond that decide nothing.
+    """
+    assignments = list(chain.from_iterable(levels))
+    most = upper_bound(board, [one for one in assignments if one.tried], remarks)
+    free, needs = board.free_in(*range(len(board.groups))), [one.needs for one in assignments[:most]]
+    cpu, memory = sum(one.cpu_milli for one in needs), sum(one.memory_bytes for one in needs)
+    return 2 * cpu > free.cpu_milli or 2 * memory > free.memory_bytes
 
 
 def _without_turn(namespaces: Iterable[str]) -> str:

@@ -37,9 +37,6 @@ _GROUP = 16
 _ROUNDS, _MORE_ROUNDS = 2, 8
 """Of pods that change places, give way, and are exchanged: each finds what the other left. More: for upper levels."""
 
-_REPEATED = 1_000
-"""Groups of up to so many GPUs are placed again where a pod is left out; one pod of a larger group is no per cent."""
-
 Cost = Callable[[Assignment], float]
 Levels = Sequence[Sequence[Assignment]]
 
@@ -253,20 +250,13 @@ def place_once(board: Board, assignments: Sequence[Assignment], rules: Rules) ->
     members = [one for found in admitted for one in found.members]
     _place_constrained(board, sorted((one for one in members if one.constrained), key=board.hardness), rules)
     for group, found in enumerate(admitted):
-        _place_in_group(board, group, [one for one in found.members if not one.constrained])
+        members = sorted((one for one in found.members if not one.constrained), key=board.hardness)
+        _place_new(board, group, use_ready(board, group, members))
     rest = [one for one in assignments if not one.placed and not one.constrained]
     _backfill(board, sorted(rest, key=lambda one: (one.rank, cost(one), one.pod.created, one.pod.key)))
     for one in assignments:
         one.missed += not one.placed
     return cost
-
-
-def _place_in_group(board: Board, group: int, members: Sequence[Assignment]) -> None:
-    hardest_first = sorted(members, key=board.hardness)
-    _place_new(board, group, use_ready(board, group, hardest_first))
-    gpus = sum(len(pool.devices) for pool in board.groups[group].pools)
-    if gpus <= _REPEATED and not all(one.placed for one in hardest_first):
-        _place_again(board, group, hardest_first)
 
 
 def _settle(board: Board, assignments: Sequence[Assignment], rules: Rules) -> None:
@@ -277,22 +267,6 @@ def _settle(board: Board, assignments: Sequence[Assignment], rules: Rules) -> No
         if not one.constrained:
             board.place(one)
     rules.constrained.place(one for one in left if one.constrained)
-
-
-def _place_again(board: Board, group: int, assignments: Sequence[Assignment]) -> None:
-    """Place all again, and before any gets something idle those left out, and with several partitions.
-
-    Kept if it serves more.
-    """
-    first = {id(one): one for one in assignments if not one.placed or one.demand.single is None}
-    before = [(one, one.node, one.taken) for one in assignments if one.placed]
-    board.clear(assignments)
-    board.demand(_resources(assignments), group)
-    for assignment in first.values():
-        board.place(assignment, (group,))
-    _place_new(board, group, use_ready(board, group, [one for one in assignments if id(one) not in first]))
-    if sum(one.placed for one in assignments) <= len(before):
-        board.restore(assignments, before)
 
 
 def _place_new(board: Board, group: int, assignments: Sequence[Assignment]) -> None:

@@ -2,9 +2,10 @@
 
 Takes nodes and pods, returns group numbers per node and, per pod, the groups whose nodes pass kube-scheduler's filters
 on the node object, labelled as they will be once they are cut, and reach its bound volumes. Filters run once per kind
-of pod and kind of node, never per pair: of a node's labels only those count that some selector names. Our own taint of
-a node in change is ignored. What that takes is paid for: where a pass has no work left, a kind with costly rules, or
-one of very many, is not examined, and may use no node.
+of pod and kind of node, never per pair: of a node's labels only those count that some selector names. Where CPU or
+memory is scarce, nodes of unlike size are apart as well. Our own taint of a node in change is ignored. What that takes
+is paid for: where a pass has no work left, a kind with costly rules, or one of very many, is not examined, and may use
+no node.
 """
 
 from collections import Counter
@@ -112,16 +113,22 @@ class NodeGroups:
         self.group_of: Sequence[int] = ()
         self.tell_apart(samples)
 
-    def tell_apart(self, pods: Iterable[PodView]) -> bool:
-        """Number the groups for these pods: they are all that tells nodes apart. Whether that changes any group."""
+    def tell_apart(self, pods: Iterable[PodView], *, by_size: bool = False) -> bool:
+        """Number the groups for these pods: they are all that tells nodes apart. Whether that changes any group.
+
+        `by_size`: nodes with much and with little CPU or memory are apart as well.
+        """
         kinds, before = {self.kind_of(pod) for pod in pods}, self.group_of
-        numbers: dict[tuple[int, ...], int] = {}
-        """Of groups, by the kinds that may use their nodes; those that only others may use are one."""
+        numbers: dict[tuple[tuple[int, ...], Hashable], int] = {}
+        """Of groups, by the kinds that may use their nodes, and by size."""
         able = [tuple(sorted(found & kinds)) if found else None for found in self._able]
-        number_of = [-1 if key is None else numbers.setdefault(key, len(numbers)) for key in able]
-        self.group_of = [number_of[facts] for facts in self._facts_of]
+        sizes = [_size(node) if by_size else () for node in self._given.values()]
+        self.group_of = [
+            -1 if (key := able[facts]) is None else numbers.setdefault((key, size), len(numbers))
+            for facts, size in zip(self._facts_of, sizes, strict=True)
+        ]
         allowed: list[list[int]] = [[] for _ in self._samples]
-        for found, number in numbers.items():
+        for (found, _), number in numbers.items():
             for kind in found:
                 allowed[kind].append(number)
         self._allowed = [tuple(found) for found in allowed]
@@ -280,6 +287,11 @@ def _selected_labels(
         keys.update(requirement.key for requirement in term.labels)
         by_name = by_name or bool(term.fields)
     return keys, by_name
+
+
+def _size(node: NodeView) -> Hashable:
+    """Alike for nodes with up to twice the CPU and memory of others."""
+    return tuple(node.allocatable.get(name, 0).bit_length() for name in ("cpu", "memory"))
 
 
 def _facts(node: NodeView, keys: Set[str], by_name: bool) -> Hashable:

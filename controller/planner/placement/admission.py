@@ -1,8 +1,9 @@
 """Chooses which pods of one node group to serve when not all of them fit: as many as possible, level by level.
 
-Takes a group's assignments, returns the admitted ones and the others. For each of a grid of prices on GPU, CPU and
-memory, they are sorted by what they cost, and as many as can be packed are taken in this order: where one cannot, no
-later one with such partitions, since others may come from GPUs of another model; the price that admits most wins.
+Takes a group's assignments, returns the admitted ones and the others. They are sorted by what they cost, at prices of
+GPU, CPU and memory that follow from what is requested of each, and where not all fit at a few others; as many as can be
+packed are taken in this order: where one cannot, no later one with such partitions, since others may come from GPUs of
+another model.
 Packing is tested on counts of device states, not on devices, so a test costs the same for 10 GPUs and 10,000; whether
 each node has the CPU in the right place shows when the admitted are placed. Never changes the board.
 """
@@ -20,13 +21,11 @@ from controller.planner.board.board import Board
 from controller.planner.effort import LOOKS
 from controller.planner.placement.gangs import GangKey, key_of
 from controller.planner.placement.packing_check import PackingCheck
-from controller.planner.placement.shares import GroupCapacity, ResourceShares
+from controller.planner.placement.shares import POWER, GroupCapacity, ResourceShares
 
-_SCARCE = 0.9
-"""A dimension that is loaded less than this does not decide what fits."""
-_STEPS = 5
-_MOST_LOOKS = 2 * LOOKS
-"""No other prices are tried after half of them: one order should be tried to its end."""
+_SCARCE = 0.9**POWER
+"""CPU and memory of which less is requested do not decide what fits."""
+_OTHER_PRICES = ((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1))
 
 Priced = tuple[Assignment, ResourceShares]
 
@@ -68,8 +67,10 @@ def _rank(priced: Priced) -> int:
 
 
 def _most_that_fit(priced: list[Priced], packing: PackingCheck) -> tuple[list[Assignment], list[Assignment]]:
+    """The cheapest first: at the price that follows from what is requested, or at another by which more fit."""
+    gpu, *others = [sum(shares) ** POWER for shares in zip(*(shares for _, shares in priced), strict=True)]
     most: tuple[list[Assignment], list[Assignment]] = ([], [])
-    for prices in _grid(priced):
+    for prices in ((gpu, *(price if price > _SCARCE else 0.0 for price in others)), *_OTHER_PRICES):
         found = _all_that_fit([one for one, _ in sorted(priced, key=partial(_cost, prices))], packing)
         most = max(most, found, key=lambda each: (len(each[0]), len(each[1])))
         if not found[1] or len(priced) == 1 or packing.board.effort.hurries():
@@ -84,7 +85,7 @@ def _all_that_fit(ordered: list[Assignment], packing: PackingCheck) -> tuple[lis
         fitting = _longest_fitting(ordered, packing)
         coming, left = ordered[:fitting], ordered[fitting:]
         chosen += coming
-        if not left or left[0].pod.gang or packing.board.effort.looks > _MOST_LOOKS:
+        if not left or left[0].pod.gang or packing.board.effort.looks > 2 * LOOKS:
             return chosen, rest + left
         packing = packing.with_packed(coming)
         lacking, ordered = {name for name, _ in left[0].wants}, []
@@ -115,17 +116,9 @@ def _tie_break(assignment: Assignment) -> tuple[str, int, int, tuple[str, str]]:
     return (pod.gang, len(assignment.groups), pod.created, pod.key)
 
 
-def _cost(prices: ResourceShares, priced: Priced) -> float:
+def _cost(prices: Sequence[float], priced: Priced) -> float:
     gpu, cpu, memory = priced[1]
     return gpu * prices[0] + cpu * prices[1] + memory * prices[2]
-
-
-def _grid(priced: Sequence[Priced]) -> list[ResourceShares]:
-    """Price vectors over the scarce dimensions, the extremes first."""
-    scarce = [sum(shares[dimension] for _, shares in priced) > _SCARCE for dimension in range(3)]
-    steps = range(_STEPS, -1, -1)
-    every: list[ResourceShares] = [(g, c, _STEPS - g - c) for g in steps for c in steps if g + c <= _STEPS]
-    return [each for each in every if not any(each[n] and not scarce[n] for n in range(3))] or every[:1]
 
 
 def _longest_fitting(ordered: Sequence[Assignment], packing: PackingCheck) -> int:

@@ -14,6 +14,8 @@ from controller.planner.board.devices import Pool
 from controller.planner.board.nodes import NodeCapacity
 from controller.planner.board.pools import MigPool
 
+POWER = 4
+"""The more of a resource is given away, the more the rest is worth. With 2 and 6 unlike nodes serve fewer pods."""
 ResourceShares = tuple[float, float, float]
 """GPU, CPU, memory."""
 

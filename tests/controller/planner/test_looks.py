@@ -75,7 +75,7 @@ def test_once_its_looks_are_used_up_a_pass_places_what_it_can_and_improves_nothi
     snapshot = hostile(kind, 60)
     whole, found = planned(snapshot, monkeypatch)
     monkeypatch.setattr(effort, "LOOKS", found.looks // 10)
-    monkeypatch.setattr(admission, "_MOST_LOOKS", found.looks // 5)
+    monkeypatch.setattr(admission, "LOOKS", found.looks // 10)
     result, less = planned(snapshot, monkeypatch)
 
     assert less.looks < 0.5 * found.looks

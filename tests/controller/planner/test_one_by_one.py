@@ -52,6 +52,18 @@ def test_gpus_of_other_nodes_stay_whole() -> None:
     assert len(touched(one_by_one(empty, *waiting))) == 1
 
 
+def test_gpus_of_nodes_of_another_size_stay_whole() -> None:
+    sizes = (64_000, 512), (192_000, 2_048)
+    empty = cluster(
+        *(
+            server(f"node-{number}", mig(0, gpu_model=H100), cpu=cpu, memory_gib=memory)
+            for number, (cpu, memory) in enumerate(sizes)
+        )
+    )
+    waiting = [pod(f"p{number}", "1g.10gb", created=number) for number in range(4)]
+    assert len(touched(one_by_one(empty, *waiting))) == 1
+
+
 @pytest.mark.parametrize("used", [("1g.10gb", 6), ("2g.20gb", 4), ("3g.40gb", 4)])
 @pytest.mark.parametrize("profile", ["1g.10gb", "2g.20gb"])
 def test_whole_gpu_fits_after_one_more_small_pod(used: tuple[str, int], profile: str) -> None:

@@ -44,7 +44,7 @@ def test_what_counts_is_code() -> None:
 @pytest.mark.parametrize(
     ("what", "folders", "limit", "goal"),
     [
-        ("product", PRODUCT, 27_757, 27_000),
+        ("product", PRODUCT, 27_765, 27_000),
         ("planner", ("controller/planner",), 3_610 + 250, 3_000 + 250),
         ("sandbox", ("sandbox",), 11_500, 11_500),
     ],

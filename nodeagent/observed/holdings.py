@@ -56,10 +56,11 @@ class Holdings:
         checkpoint: Iterable[CheckpointEntry],
         ends: Ends,
         *,
+        unseen: Collection[str] = (),
         believed: bool = True,
     ) -> Usage:
         """Take in this pass's readings; return which witness claims which id. `pods` have ended as `ends` has it.
-        `believed`: the records are whole, and the kubelet has had its time."""
+        `unseen`: as `unseen` has it. `believed`: the records are whole, and the kubelet has had its time."""
         entries, allocations = tuple(checkpoint), tuple(allocations)
         handed = frozenset(entry.resource for entry in allocations)
         # Until the pods were read, a pod that is missing has not vanished.
@@ -77,16 +78,17 @@ class Holdings:
         late = self.replaced if ends.stale is None else ends.stale
         doubtful = self._doubts(allocations, listed, _shown(pods, listed, late), ends)
         doubtful.update(self._earlier_doubts(pods, ends))
+        # Where processes are not seen, nothing but time tells of a pod that came and went before this agent.
+        watched = self._durations.seconds("watched") >= self._patience_seconds
+        sure = believed and pods.synced and (watched if ends.strangers is None else not ends.strangers)
+        doubtful = self._unseen_doubts(unseen, ends, sure=sure) | doubtful
         # A stray may be the process of the pod that has them. Of a new pod List and watch tell within a moment.
         strays = {i for i in doubtful if ends.stray and self._durations.seconds("stray", i) >= FORGOTTEN_SECONDS}
         doubtful = {i: f"{why}, and {ends.strangers}" if ends.stray else why for i, why in doubtful.items()}
         self._mark_ended(entries, pods, ends)
         twice = self._shared.twice(pods, known)
-        # Where processes are not seen, nothing but time tells of a pod that came and went before this agent.
-        watched = self._durations.seconds("watched") >= self._patience_seconds
         self._save()
         left = strays.union(i for uid in ends.left for i in known.get(uid, ()))
-        sure = believed and pods.synced and (watched if ends.strangers is None else not ends.strangers)
         unsure = {*doubtful, *left, *ends.opened}
         self._shared.end_pass(allocations, pods, known, sure=sure, unsure=unsure, ended=self._ended)
         self._durations.end_pass()
@@ -290,6 +292,13 @@ class Holdings:
                 doubtful[entry.id] = f"the device plugin {what}, and no pod was observed with it yet"
         self._answered = answered
         return doubtful
+
+    def _unseen_doubts(self, unseen: Collection[str], ends: Ends, *, sure: bool) -> dict[str, str]:
+        """Of an id that was handed out again, the end of the pod that any record names proves nothing of the first.
+        `sure`: no process of an unknown pod is left."""
+        ids = sorted(i for i in unseen if i not in self._shared.alone and not (sure and i not in ends.opened))
+        why = "the device plugin handed it out more than once, and a pod that no record names may have it"
+        return {i: f"{why}: {ends.opened[i]} is left" if i in ends.opened else why for i in ids}
 
     def _mark_ended(self, checkpoint: Iterable[CheckpointEntry], pods: ObservedPods, ends: Ends) -> None:
         """The line of one that has ended is no other pod's, and as old."""

@@ -98,13 +98,14 @@ class Witnesses:
         lost_ledger, mark = self.files.lost_ledger, read_ledger_mark(self.files)
         pods = book.observed()
         checkpoint += _of_finished(pods, listed)
+        unseen = self.holdings.unseen(unsure)
         ends = self.ends.judge(
             self.holdings.gone(pods, checkpoint, handed_out),
             pods,
             NoAnswer(reason=too_early) if too_early else listed,
             doubted=self.holdings.doubts(unsure, lost_ledger, mark),
             asked=self.holdings.asks(unsure, listed),
-            unseen=self.holdings.unseen(unsure),
+            unseen=unseen,
             seen=sees_processes,
             handed_out={entry.id: entry for entry in handed_out},
         )
@@ -114,7 +115,8 @@ class Witnesses:
         book.end(ends.ended)
         pods = book.observed()
         lost = self.holdings.records.lost(lost_ledger, mark, ends, too_early)
-        votes = self.holdings.votes(pods, listed, handed_out, checkpoint, ends, believed=not (too_early or lost))
+        believed = not (too_early or lost)
+        votes = self.holdings.votes(pods, listed, handed_out, checkpoint, ends, unseen=unseen, believed=believed)
         return Witnessed(
             allocatable=allocatable,
             listed=listed,

@@ -1,6 +1,6 @@
 """The agent's own parts with every side effect counted, so that it can be killed after any of them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -155,10 +155,11 @@ class WatchedHoldings(Holdings):
         checkpoint: Iterable[CheckpointEntry],
         ends: Ends,
         *,
+        unseen: Collection[str] = (),
         believed: bool = True,
     ) -> Usage:
         before = self._file.read_bytes() if self._file.exists() else b""
-        votes = super().votes(pods, listed, allocations, checkpoint, ends, believed=believed)
+        votes = super().votes(pods, listed, allocations, checkpoint, ends, unseen=unseen, believed=believed)
         if self._file.exists() and self._file.read_bytes() != before:
             self._effect("holdings.json")
         return votes

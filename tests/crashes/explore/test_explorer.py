@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nodeagent.observed.ends import EndBook, Ends, Gone
+from nodeagent.observed.holdings import Holdings
 from nodeagent.observed.kubelet import CheckpointEntry
 from nodeagent.observed.lost_records import LostRecords
 from nodeagent.observed.pods import ObservedPods
@@ -55,6 +56,10 @@ def believe_the_watch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EndBook, "judge", judge)
 
 
+def believe_the_last_holder(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Holdings, "_unseen_doubts", lambda *_, **_how: {})
+
+
 FOUND: dict[str, tuple[SwitchOff, str, str]] = {
     "the kubelet lost its checkpoint": (doubt_nothing, "pod, checkpoint is lost, pod", "use"),
     "a device of a pod that was deleted by force goes on": (
@@ -80,6 +85,11 @@ FOUND: dict[str, tuple[SwitchOff, str, str]] = {
     "replaced before the agent saw it": (
         believe_the_watch,
         "pod, agent restarts, pods are late, pod is replaced, round, minute, plan, rounds",
+        "are gone",
+    ),
+    "handed out again, and the second pod has ended": (
+        believe_the_last_holder,
+        "plan, pod, pod is replaced, pod is replaced, pass, pod ends, rounds",
         "are gone",
     ),
     "held by a claim": (read_no_claims, "claim, plan, rounds", "are gone"),

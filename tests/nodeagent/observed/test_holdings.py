@@ -73,7 +73,9 @@ class Memory:
         """A pass, so many seconds after the one before."""
         self.clock.now += seconds
         self.pods = ObservedPods(pods=pods, vanished=tuple(vanished), synced=synced)
-        return self.holdings.votes(self.pods, listed or Listed(), handed, checkpoint, end or ends())
+        handed = tuple(handed)
+        unseen = self.holdings.unseen(handed)
+        return self.holdings.votes(self.pods, listed or Listed(), handed, checkpoint, end or ends(), unseen=unseen)
 
 
 @pytest.fixture
@@ -509,6 +511,30 @@ def test_who_has_a_device_alone(memory: Memory, fields: dict[str, object], belie
     assert memory.see(pod(), listed=lists("p", A), handed=again, end=ends(strangers="w")).alone == (
         {A: ("u1", 1.0)} if named else {}
     )
+
+
+@pytest.mark.parametrize(
+    ("end", "doubted"),
+    [
+        (ends(), False),
+        (ends(strangers="a process is left of pod UID u0", stray=True), True),
+        (ends(strangers="the node's processes were not read"), True),
+        (ends(strangers=None), True),
+        (ends(opened={A: "process 4711"}), True),
+    ],
+    ids=["nothing is left", "a stranger", "not read", "not seen", "open"],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_the_end_of_a_later_holder_proves_nothing_of_an_earlier_one(
+    memory: Memory, end: Ends, doubted: bool, named: bool
+) -> None:
+    """The first was replaced before the agent saw it. Where one pod is known to be the only holder, its end will do."""
+    again = handed(again=True)
+    memory.see(pod(), listed=lists("p", A), handed=[again], end=ends(strangers="" if named else "a process"))
+    memory.see(handed=[again], end=ends("u1", strangers=end.strangers, stray=end.stray))
+    found = memory.see(handed=[again], end=end)
+    assert A not in found.held
+    assert (A in found.doubtful) is (doubted and not named)
 
 
 def test_where_processes_are_not_seen_time_tells_of_a_pod_that_came_and_went(memory: Memory) -> None:

@@ -26,6 +26,7 @@ from controller.planner.placement.shares import POWER, GroupCapacity, ResourceSh
 _SCARCE = 0.9**POWER
 """CPU and memory of which less is requested do not decide what fits."""
 _OTHER_PRICES = ((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1))
+"""Of GPU, CPU and memory, tried where the first ones leave a pod out: where two are scarce, the first favour one."""
 
 Priced = tuple[Assignment, ResourceShares]
 
